@@ -1,0 +1,159 @@
+"""The `specdec` command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import Annotated
+
+import torch
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from specdec.decoding import Round, Stats, prompt_ids, stream
+from specdec.distributions import Sampling
+from specdec.drafters import DraftModel, Drafter, PromptLookup
+from specdec.models import Transformer, fetch as fetch_model, load_model
+from specdec.models.tokenizer import Tokenizer
+from specdec.plots import COLOURS
+
+app = typer.Typer(
+    help="Speculative decoding on a real language model.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
+console = Console(highlight=False)
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
+
+
+class DrafterName(str, Enum):
+    none = "none"
+    draft_model = "draft-model"
+    prompt_lookup = "prompt-lookup"
+
+
+class DtypeName(str, Enum):
+    bfloat16 = "bfloat16"
+    float32 = "float32"
+    float64 = "float64"
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """A wrong value is the user's to mend: one line that names it, exit status 2, no traceback."""
+    try:
+        yield
+    except ValueError as error:
+        Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {error}")
+        raise typer.Exit(2) from error
+
+
+@app.command()
+def fetch(force: Annotated[bool, typer.Option(help="Download again even if it is there.")] = False) -> None:
+    """Bring SmolLM2-135M-Instruct (98 MB) into the cache and check its SHA-256."""
+    with _clear_errors():
+        console.print(f"SmolLM2-135M-Instruct lies in {fetch_model(force)}", soft_wrap=True)
+
+
+@app.command()
+def generate(
+    prompt: Annotated[str, typer.Argument(help="The text to continue; - reads standard input.")],
+    drafter: Annotated[DrafterName, typer.Option(help="Who guesses.")] = DrafterName.prompt_lookup,
+    k: Annotated[int, typer.Option(help="Tokens drafted per round.")] = 8,
+    ngram: Annotated[int, typer.Option(help="prompt-lookup: the longest suffix to look for.")] = 3,
+    layers: Annotated[int, typer.Option(help="draft-model: the target's first layers.")] = 10,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
+    top_k: Annotated[int | None, typer.Option()] = None,
+    top_p: Annotated[float | None, typer.Option()] = None,
+    min_p: Annotated[float | None, typer.Option()] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="The budget.")] = 128,
+    seed: Annotated[int, typer.Option()] = 0,
+    chat: Annotated[bool, typer.Option(help="Put the prompt into the model's chat template.")] = False,
+    compare: Annotated[bool, typer.Option(help="Run plain decoding too, and set the two side by side.")] = False,
+    model: Annotated[str, typer.Option(help="smollm2-135m, or a path.")] = "smollm2-135m",
+    device: Annotated[str, typer.Option()] = "cpu",
+    dtype: Annotated[DtypeName, typer.Option()] = DtypeName.bfloat16,
+) -> None:
+    """Continue a text: accepted, recovered and bonus tokens in their colours, then what speculation gained."""
+    with _clear_errors():
+        sampling = Sampling(temperature, top_k, top_p, min_p)
+        target = load_model(model, device, DTYPES[dtype.value])
+        text = sys.stdin.read() if prompt == "-" else prompt
+        ids = prompt_ids(target, target.tokenizer.chat(text) if chat else text)
+        runs: dict[str, tuple[Stats, list[int]]] = {}
+        _warm_up(target)
+        for name in dict.fromkeys([drafter.value, "none"] if compare else [drafter.value]):
+            console.rule("plain decoding" if name == "none" else name, style="dim")
+            chosen = _drafter(name, target, k, ngram, layers)
+            rounds = stream(target, ids, chosen, sampling, max_new_tokens, target.tokenizer.stop_tokens, seed)
+            runs[name] = _print_stream(rounds, target.tokenizer)
+        console.print(_table(runs))
+        if compare and drafter is not DrafterName.none:
+            _say_where_texts_part(runs[drafter.value][1], runs["none"][1], sampling, dtype.value)
+
+
+def _drafter(name: str, target: Transformer, k: int, ngram: int, layers: int) -> Drafter | None:
+    if name == DrafterName.prompt_lookup.value:
+        return PromptLookup(ngram, k)
+    if name == DrafterName.draft_model.value:
+        return DraftModel(target.truncated(layers), k)
+    return None
+
+
+def _warm_up(target: Transformer) -> None:
+    """The first forwards of a process allocate and choose kernels; they would be charged to whoever comes first."""
+    with torch.inference_mode():
+        for width in (1, 8):
+            target(torch.zeros(1, width, dtype=torch.long, device=target.device), target.new_cache(width))
+
+
+def _print_stream(rounds: Iterator[Round], tokenizer: Tokenizer) -> tuple[Stats, list[int]]:
+    stats, ids = Stats(), []
+    pending: list[int] = []  # a character's bytes may be spread over several tokens
+    for round in rounds:
+        stats.add(round)
+        ids += round.tokens
+        for i, token in enumerate(round.tokens):
+            pending.append(token)
+            text = tokenizer.decode(pending)
+            if not text.endswith("\ufffd"):
+                console.print(Text(text, style=COLOURS["accepted" if i < round.accepted else round.last]), end="", soft_wrap=True)
+                pending = []
+    console.print()
+    return stats, ids
+
+
+def _table(runs: dict[str, tuple[Stats, list[int]]]) -> Table:
+    legend = Text(" · ").join(Text(kind, style=colour) for kind, colour in COLOURS.items())
+    table = Table(caption=legend, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("", "tokens", "forwards", "per forward", "accepted", "tokens/s", "speedup"):
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    plain = runs["none"][0].tokens_per_second if "none" in runs else None
+    for name, (stats, _) in runs.items():
+        table.add_row(
+            "plain" if name == "none" else name,
+            str(stats.emitted),
+            str(stats.forwards),
+            f"{stats.tokens_per_forward:.2f}",
+            f"{stats.acceptance_rate:.0%}" if stats.drafted else "–",
+            f"{stats.tokens_per_second:.1f}",
+            f"{stats.tokens_per_second / plain:.2f}×" if plain else "–",
+        )
+    return table
+
+
+def _say_where_texts_part(drafted: list[int], plain: list[int], sampling: Sampling, dtype: str) -> None:
+    if not sampling.greedy:
+        console.print("At a temperature above 0 the two texts are different draws from the same distribution.", style="dim")
+        return
+    same = next((i for i, (a, b) in enumerate(zip(drafted, plain)) if a != b), None)
+    if same is None:
+        console.print(f"The two texts are equal, all {len(plain)} tokens.")
+    else:
+        console.print(
+            f"The texts are equal for {same} tokens and part at token {same + 1}: in {dtype} a row's logits are rounded differently "
+            "in a forward of one token and in one of several, and near a tie the argmax flips. Try --dtype float32."
+        )

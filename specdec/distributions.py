@@ -1,0 +1,128 @@
+"""Probability vectors: how logits become p and q, and the few operations that speculative decoding needs on them.
+
+Everything works on the last axis, batched over the others, on any device. Half precision is widened to float32 before
+anything is subtracted or summed; float64 stays float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_WIDE = (torch.float32, torch.float64)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x if x.dtype in _WIDE else x.float()
+
+
+def _pair(p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+    if p.shape[-1] != q.shape[-1]:
+        raise ValueError(f"p and q must have the same vocabulary size, got {p.shape[-1]} and {q.shape[-1]}")
+    return _wide(p), _wide(q)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a distribution is made from logits; target and draft must share it, or the draft declares the wrong q.
+
+    Filters apply in the order temperature, top_k, top_p, min_p, each on the renormalised result of the one before.
+
+    Args:
+        temperature: 0 means greedy: all mass on the argmax, the lowest id on ties.
+        top_k: keep the k most probable tokens.
+        top_p: keep the smallest set of most probable tokens whose mass reaches top_p (Holtzman et al. 2019, section 3.1).
+        min_p: keep tokens with at least min_p times the largest probability.
+
+    Raises:
+        ValueError: if a value lies outside its range.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature must be finite and >= 0, got {self.temperature}")
+        if self.top_k is not None and (self.top_k < 1 or int(self.top_k) != self.top_k):
+            raise ValueError(f"top_k must be a whole number >= 1, got {self.top_k}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must lie in (0, 1], got {self.top_p}")
+        if self.min_p is not None and not 0 <= self.min_p <= 1:
+            raise ValueError(f"min_p must lie in [0, 1], got {self.min_p}")
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Logits (..., V) → probabilities (..., V), float32 (float64 if the logits are)."""
+        logits = _wide(logits)
+        if self.greedy:
+            return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+        # The maximum is subtracted before the division: a tiny temperature would otherwise overflow to inf - inf.
+        probs = ((logits - logits.amax(-1, keepdim=True)) / self.temperature).softmax(-1)
+        if self.top_k is not None or self.top_p is not None:
+            # A stable sort breaks ties by id, so that target and draft cut equal logits in the same place.
+            ranked, order = probs.sort(-1, descending=True, stable=True)
+            if self.top_k is not None:
+                ranked[..., self.top_k :] = 0
+                ranked /= ranked.sum(-1, keepdim=True)
+            if self.top_p is not None:
+                mass_before = ranked.cumsum(-1) - ranked
+                ranked[..., 1:] = ranked[..., 1:].masked_fill(mass_before[..., 1:] >= self.top_p, 0)
+            probs = torch.zeros_like(probs).scatter_(-1, order, ranked)
+            probs /= probs.sum(-1, keepdim=True)
+        if self.min_p is not None:
+            probs = probs.masked_fill(probs < self.min_p * probs.amax(-1, keepdim=True), 0)
+            probs /= probs.sum(-1, keepdim=True)
+        return probs
+
+
+def residual(p: Tensor, q: Tensor) -> Tensor:
+    """norm((p - q)₊), the distribution of the token that replaces a rejected one (Leviathan et al. 2211.17192, section 2.3).
+
+    p, q: (..., V) → (..., V). Where (p - q)₊ has no mass, p = q, a rejection is impossible, and p itself is returned, so that
+    the result is a distribution in any precision and never NaN.
+    """
+    p, q = _pair(p, q)
+    excess = (p - q).clamp_min(0)
+    mass = excess.sum(-1, keepdim=True)
+    return torch.where(mass > 0, excess / mass.clamp_min(torch.finfo(mass.dtype).tiny), p)
+
+
+def acceptance_rate(p: Tensor, q: Tensor) -> Tensor:
+    """β = Σ min(p, q), the probability that a token drawn from q is accepted (2211.17192, theorem 3.5). (..., V) → (...)."""
+    p, q = _pair(p, q)
+    return torch.minimum(p, q).sum(-1)
+
+
+def total_variation(p: Tensor, q: Tensor) -> Tensor:
+    """TV(p, q) = ½ Σ |p - q| = 1 - acceptance_rate(p, q) for normalised p and q. (..., V) → (...), in [0, 1]."""
+    p, q = _pair(p, q)
+    return (p - q).abs().sum(-1) / 2
+
+
+def kl_divergence(p: Tensor, q: Tensor) -> Tensor:
+    """KL(p‖q) = Σ p log(p / q) in nats; 0 log 0 = 0, and infinite where p has mass and q has none. (..., V) → (...)."""
+    p, q = _pair(p, q)
+    terms = torch.where(p > 0, p * (p.log() - q.log()), torch.zeros_like(p))
+    return terms.sum(-1)
+
+
+def inverse_cdf(probabilities: Tensor, u: Tensor) -> Tensor:
+    """The token at which the cumulative sum first exceeds u: a draw from `probabilities` if u is uniform in [0, 1).
+
+    probabilities (..., V), not necessarily normalised to the last bit; u (...) → token ids (...), int64. The sum runs in
+    float64, and a token of probability 0 is never returned.
+    """
+    cdf = probabilities.double().cumsum(-1)
+    total = cdf[..., -1:]
+    token = torch.searchsorted(cdf, u.double().unsqueeze(-1) * total, right=True)
+    # u * total may round up to total itself; the last token that has mass is then the answer.
+    last = torch.searchsorted(cdf, total)
+    return torch.minimum(token, last).squeeze(-1)

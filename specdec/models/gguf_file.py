@@ -1,0 +1,92 @@
+"""Reading a Llama-architecture GGUF file: the container and the dequantisation are the gguf package's, the names ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+from rich.progress import track
+from torch import Tensor
+
+from specdec.config import Config
+from specdec.models.errors import CheckpointError
+from specdec.models.tokenizer import Tokenizer, from_gguf_fields
+
+
+def read_gguf(path: Path, dtype: torch.dtype) -> tuple[Config, Tokenizer, dict[str, Tensor]]:
+    """Configuration, tokenizer and dequantised weights of a Llama-architecture GGUF file."""
+    try:
+        reader = gguf.GGUFReader(path)
+    except (ValueError, IndexError, OSError) as error:
+        raise CheckpointError(f"{path} is not a readable GGUF file: {error}") from error
+    fields = {name: field.contents() for name, field in reader.fields.items()}
+    architecture = fields.get("general.architecture")
+    if architecture != "llama":
+        raise CheckpointError(f"{path} holds a model of architecture {architecture!r}; 'llama' can be read")
+    config = _config(fields, tied="output.weight" not in {tensor.name for tensor in reader.tensors})
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+
+    def read(name: str) -> Tensor:
+        tensor = tensors[name]
+        return torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)).to(dtype)
+
+    try:
+        state = _state(config, read)
+    except KeyError as error:
+        raise CheckpointError(f"{path} lacks the tensor {error}") from error
+    return config, _tokenizer(fields), state
+
+
+def _config(fields: dict, tied: bool) -> Config:
+    heads, hidden = fields["llama.attention.head_count"], fields["llama.embedding_length"]
+    return Config(
+        vocab_size=fields.get("llama.vocab_size") or len(fields["tokenizer.ggml.tokens"]),
+        hidden_size=hidden,
+        layers=fields["llama.block_count"],
+        heads=heads,
+        kv_heads=fields.get("llama.attention.head_count_kv", heads),
+        head_dim=fields.get("llama.rope.dimension_count", hidden // heads),
+        ffn_size=fields["llama.feed_forward_length"],
+        max_length=fields["llama.context_length"],
+        rope_theta=float(fields.get("llama.rope.freq_base", 10_000.0)),
+        norm_eps=float(fields["llama.attention.layer_norm_rms_epsilon"]),
+        tied=tied,
+    )
+
+
+def _tokenizer(fields: dict) -> Tokenizer:
+    kind, pre = fields.get("tokenizer.ggml.model"), fields.get("tokenizer.ggml.pre")
+    if (kind, pre) != ("gpt2", "smollm"):
+        raise CheckpointError(f"tokenizer {kind!r} with pre-tokenizer {pre!r} is unknown; 'gpt2' with 'smollm' can be read")
+    return from_gguf_fields(
+        fields["tokenizer.ggml.tokens"],
+        fields["tokenizer.ggml.token_type"],
+        fields["tokenizer.ggml.merges"],
+        fields["tokenizer.ggml.eos_token_id"],
+        fields.get("tokenizer.chat_template"),
+    )
+
+
+def _state(config: Config, read) -> dict[str, Tensor]:
+    """GGUF's tensor names → ours; q, k, v are stacked into one product, gate and up into another."""
+    state = {"embedding.weight": read("token_embd.weight"), "norm.weight": read("output_norm.weight")}
+    if not config.tied:
+        state["head.weight"] = read("output.weight")
+    for i in track(range(config.layers), "reading weights", transient=True):
+        ours, theirs = f"layers.{i}.", f"blk.{i}."
+        q = _unpermute(read(theirs + "attn_q.weight"), config.heads)
+        k = _unpermute(read(theirs + "attn_k.weight"), config.kv_heads)
+        state[ours + "attention.qkv.weight"] = torch.cat([q, k, read(theirs + "attn_v.weight")])
+        state[ours + "attention.out.weight"] = read(theirs + "attn_output.weight")
+        state[ours + "ffn.gate_up.weight"] = torch.cat([read(theirs + "ffn_gate.weight"), read(theirs + "ffn_up.weight")])
+        state[ours + "ffn.down.weight"] = read(theirs + "ffn_down.weight")
+        state[ours + "attention_norm.weight"] = read(theirs + "attn_norm.weight")
+        state[ours + "ffn_norm.weight"] = read(theirs + "ffn_norm.weight")
+    return state
+
+
+def _unpermute(weight: Tensor, heads: int) -> Tensor:
+    """GGUF interleaves the two halves of every rotated pair; our rotary form wants them side by side. (heads · d, D)."""
+    return weight.view(heads, -1, 2, weight.shape[-1]).transpose(1, 2).reshape(weight.shape)

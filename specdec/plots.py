@@ -1,0 +1,101 @@
+"""The figures of the book, in one style. Every function draws what it is given and returns the figure's axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from specdec.decoding import Round
+from specdec.theory import expected_tokens, optimal_k, speedup
+
+# Okabe and Ito's palette: told apart by people who see colours differently, and readable on a light and on a dark page.
+BLUE, ORANGE, GREEN, RED, GREY, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#888888", "#CC79A7"
+COLOURS = {"accepted": GREEN, "recovered": RED, "bonus": BLUE, "plain": GREY}
+P_COLOUR, Q_COLOUR = BLUE, ORANGE  # the target's and the draft's colour in every figure
+
+
+def new_axes(width: float = 7, height: float = 3.6, **subplots) -> Axes:
+    """Axes in the book's style: no box, a light grid behind the data."""
+    _, axes = plt.subplots(figsize=(width, height), layout="constrained", **subplots)
+    for ax in np.atleast_1d(axes).flat:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(axis="y", alpha=0.25)
+        ax.set_axisbelow(True)
+    return axes
+
+
+def distributions(named: Mapping[str, Sequence[float]], labels: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+    """Bars of several distributions over one small vocabulary, side by side."""
+    ax = ax or new_axes()
+    colours = dict(zip(named, (P_COLOUR, Q_COLOUR, GREEN, RED, PURPLE)))
+    width = 0.8 / len(named)
+    for i, (name, values) in enumerate(named.items()):
+        x = np.arange(len(values)) + (i - (len(named) - 1) / 2) * width
+        ax.bar(x, np.asarray(values, dtype=float), width, label=name, color=colours[name])
+    size = len(next(iter(named.values())))
+    ax.set_xticks(range(size), labels or [str(i) for i in range(size)])
+    ax.set(xlabel="token", ylabel="probability")
+    ax.legend(frameon=False)
+    return ax
+
+
+def rejection_step(p: Sequence[float], q: Sequence[float], labels: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+    """Where the mass goes in one accept-or-reject step: min(p, q) is accepted, (p - q)₊ recovered, (q - p)₊ rejected."""
+    ax = ax or new_axes()
+    p, q = np.asarray(p, dtype=float), np.asarray(q, dtype=float)
+    x, low = np.arange(len(p)), np.minimum(p, q)
+    ax.bar(x, low, color=GREEN, label="accepted: min(p, q)")
+    ax.bar(x, p - low, bottom=low, color=BLUE, label="recovered: (p − q)₊")
+    ax.bar(x, q - low, bottom=low, facecolor="none", edgecolor=RED, hatch="///", label="rejected: (q − p)₊")
+    ax.set_xticks(x, labels or [str(i) for i in x])
+    ax.set(xlabel="token", ylabel="probability")
+    ax.legend(frameon=False)
+    return ax
+
+
+def tokens_per_forward(alphas: Sequence[float], k_max: int = 16, ax: Axes | None = None) -> Axes:
+    """τ against K for several acceptance rates: it only grows."""
+    ax = ax or new_axes()
+    ks = range(k_max + 1)
+    for alpha, shade in zip(alphas, plt.colormaps["viridis"](np.linspace(0.1, 0.85, len(alphas)))):
+        ax.plot(ks, [expected_tokens(alpha, k) for k in ks], "o-", ms=3, color=shade, label=f"α = {alpha:g}")
+    ax.set(xlabel="K, drafted tokens a round", ylabel="τ, tokens per target forward", xticks=ks[:: max(1, k_max // 8)])
+    ax.legend(frameon=False)
+    return ax
+
+
+def speedup_curves(
+    alphas: Sequence[float],
+    c: float,
+    k_max: int = 16,
+    verify_cost: Callable[[int], float] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Speedup against K at a draft cost c, a ring around each optimum; below the dashed line speculation loses."""
+    ax = ax or new_axes()
+    ks = range(k_max + 1)
+    for alpha, shade in zip(alphas, plt.colormaps["viridis"](np.linspace(0.1, 0.85, len(alphas)))):
+        ax.plot(ks, [speedup(alpha, k, c, verify_cost) for k in ks], "o-", ms=3, color=shade, label=f"α = {alpha:g}")
+        best, gain = optimal_k(alpha, c, k_max, verify_cost)
+        ax.plot(best, gain, "o", ms=11, mfc="none", mec=RED)
+    ax.axhline(1, color=GREY, ls="--", lw=1)
+    ax.set(xlabel="K, drafted tokens a round", ylabel="speedup", xticks=ks[:: max(1, k_max // 8)], title=f"c = {c:.3g}")
+    ax.legend(frameon=False)
+    return ax
+
+
+def rounds_html(rounds: Sequence[Round], decode: Callable[[list[int]], str]) -> str:
+    """The text of a generation with each token in the colour of what it was, a thin bar before each round."""
+    spans = []
+    for round in rounds:
+        for i, token in enumerate(round.tokens):
+            kind = "accepted" if i < round.accepted else round.last
+            edge = "border-left:1px solid #8888;" if i == 0 else ""
+            text = escape(decode([token])).replace("\n", "⏎\n") or "∅"
+            spans.append(f'<span title="{kind}" style="color:{COLOURS[kind]};{edge}">{text}</span>')
+    legend = " · ".join(f'<span style="color:{colour}">{kind}</span>' for kind, colour in COLOURS.items())
+    return f'<pre style="white-space:pre-wrap">{"".join(spans)}</pre><small>{legend}; a bar begins each target forward</small>'
