@@ -64,7 +64,7 @@ class KVCache:
             CacheFull: if T slots are not free; nothing is written then.
             ValueError: if k or v has another shape.
         """
-        layers, B, heads, _, dim = self.keys.shape
+        _, B, heads, _, dim = self.keys.shape
         start, T = self._lengths[layer], k.shape[-2]
         if k.shape != v.shape or k.shape != (B, heads, T, dim):
             raise ValueError(f"k and v must be {(B, heads, 'T', dim)}, got {tuple(k.shape)} and {tuple(v.shape)}")

@@ -17,8 +17,9 @@ from rich.text import Text
 
 from specdec.decoding import Round, Stats, prompt_ids, stream
 from specdec.distributions import Sampling
-from specdec.drafters import DraftModel, Drafter, PromptLookup
-from specdec.models import Transformer, fetch as fetch_model, load_model
+from specdec.drafters import Drafter, DraftModel, PromptLookup
+from specdec.models import Transformer, load_model
+from specdec.models import fetch as fetch_model
 from specdec.models.tokenizer import Tokenizer
 from specdec.plots import COLOURS
 

@@ -18,6 +18,10 @@ def _wide(x: Tensor) -> Tensor:
     return x if x.dtype in _WIDE else x.float()
 
 
+def _normalised(x: Tensor) -> Tensor:
+    return x / x.sum(-1, keepdim=True)
+
+
 def _pair(p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
     if p.shape[-1] != q.shape[-1]:
         raise ValueError(f"p and q must have the same vocabulary size, got {p.shape[-1]} and {q.shape[-1]}")
@@ -63,23 +67,22 @@ class Sampling:
         """Logits (..., V) → probabilities (..., V), float32 (float64 if the logits are)."""
         logits = _wide(logits)
         if self.greedy:
-            return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+            return torch.zeros_like(logits).scatter(-1, logits.argmax(-1, keepdim=True), 1.0)
         # The maximum is subtracted before the division: a tiny temperature would otherwise overflow to inf - inf.
         probs = ((logits - logits.amax(-1, keepdim=True)) / self.temperature).softmax(-1)
-        if self.top_k is not None or self.top_p is not None:
+        top_p = None if self.top_p == 1 else self.top_p  # rounding would cut the tail
+        if self.top_k is not None or top_p is not None:
             # A stable sort breaks ties by id, so that target and draft cut equal logits in the same place.
-            ranked, order = probs.sort(-1, descending=True, stable=True)
+            ranked, order = probs.sort(dim=-1, descending=True, stable=True)
             if self.top_k is not None:
-                ranked[..., self.top_k :] = 0
-                ranked /= ranked.sum(-1, keepdim=True)
-            if self.top_p is not None:
+                rank = torch.arange(ranked.shape[-1], device=ranked.device)
+                ranked = _normalised(ranked.masked_fill(rank >= self.top_k, 0))
+            if top_p is not None:
                 mass_before = ranked.cumsum(-1) - ranked
-                ranked[..., 1:] = ranked[..., 1:].masked_fill(mass_before[..., 1:] >= self.top_p, 0)
-            probs = torch.zeros_like(probs).scatter_(-1, order, ranked)
-            probs /= probs.sum(-1, keepdim=True)
+                ranked = ranked.masked_fill(mass_before >= top_p, 0)
+            probs = _normalised(torch.zeros_like(probs).scatter(-1, order, ranked))
         if self.min_p is not None:
-            probs = probs.masked_fill(probs < self.min_p * probs.amax(-1, keepdim=True), 0)
-            probs /= probs.sum(-1, keepdim=True)
+            probs = _normalised(probs.masked_fill(probs < self.min_p * probs.amax(-1, keepdim=True), 0))
         return probs
 
 
@@ -121,7 +124,7 @@ def inverse_cdf(probabilities: Tensor, u: Tensor) -> Tensor:
     float64, and a token of probability 0 is never returned.
     """
     cdf = probabilities.double().cumsum(-1)
-    total = cdf[..., -1:]
+    total = cdf[..., -1:].contiguous()
     token = torch.searchsorted(cdf, u.double().unsqueeze(-1) * total, right=True)
     # u * total may round up to total itself; the last token that has mass is then the answer.
     last = torch.searchsorted(cdf, total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 Alpha = float | Sequence[float]
@@ -41,8 +42,8 @@ def speedup(alpha: Alpha, k: int, c: float, verify_cost: Callable[[int], float] 
         verify_cost: V(K), the cost of scoring K drafted tokens and the one before them, in units of a forward of one token. The
             paper's formula takes it as 1. On real hardware it is not: pass what you measured.
     """
-    if not c >= 0:
-        raise ValueError(f"c must be >= 0, got {c}")
+    if not 0 <= c < math.inf:
+        raise ValueError(f"c must be finite and >= 0, got {c}")
     verify = 1.0 if verify_cost is None or k == 0 else verify_cost(k)
     return expected_tokens(alpha, k) / (c * k + verify)
 

@@ -120,7 +120,7 @@ def _converted(path: Path, dtype: torch.dtype) -> tuple[Config, Tokenizer, dict[
         try:
             with safe_open(stored, framework="pt") as file:
                 about = file.metadata()
-                state = {key: file.get_tensor(key) for key in file.keys()}
+                state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
             return Config(**json.loads(about["config"])), Tokenizer.from_json(about["tokenizer"]), state
         except SafetensorError:
             stored.unlink()

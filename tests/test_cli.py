@@ -1,0 +1,51 @@
+import pytest
+from typer.testing import CliRunner
+
+from specdec.cli import app
+
+
+def run(*arguments, **options):
+    return CliRunner().invoke(app, [str(a) for a in arguments], **options)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("drafter", ["prompt-lookup", "draft-model"])
+def test_generate_compares_with_plain_decoding(drafter):
+    result = run("generate", "one two three one two three one two", "--drafter", drafter, "--k", 3, "--layers", 3, "--compare",
+                 "--max-new-tokens", 12, "--dtype", "float32")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    for expected in (drafter, "plain decoding", "tokens/s", "accepted", "recovered", "bonus", "The two texts are equal"):
+        assert expected in result.output
+
+
+@pytest.mark.model
+def test_generate_reads_standard_input_and_samples():
+    options = ("--temperature", 1, "--top-p", 0.9, "--seed", 3, "--max-new-tokens", 5, "--chat", "--drafter", "none")
+    first, second = (run("generate", "-", *options, input="Say hello.") for _ in range(2))
+    assert first.exit_code == 0
+    assert first.output.splitlines()[:3] == second.output.splitlines()[:3]
+
+
+@pytest.mark.model
+def test_fetch_says_where_the_model_lies():
+    result = run("fetch")
+    assert result.exit_code == 0
+    assert ".gguf" in result.output
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("generate", "x", "--model", "nope"), "expected 'smollm2-135m' or a .gguf file, got 'nope'"),
+    (("generate", "x", "--temperature", -1), "temperature must be finite and >= 0, got -1"),
+])  # fmt: skip
+def test_wrong_values_are_one_line_and_exit_status_2(arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.model
+def test_an_empty_prompt_is_named():
+    result = run("generate", "")
+    assert result.exit_code == 2
+    assert "at least one token" in result.stderr

@@ -1,0 +1,196 @@
+"""The loop: greedy identity, the cache after every round, stop tokens × budget × K, seeds, and errors before any work."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from tiny import tiny_model
+
+from specdec import decoding
+from specdec.decoding import generate, stream
+from specdec.distributions import Sampling
+from specdec.drafters import DraftModel, PromptLookup
+from specdec.statistics import goodness_of_fit
+from specdec.tree import TokenTree
+from specdec.uniforms import Purpose, Uniforms
+
+GREEDY = Sampling(0)
+PROMPT = [1, 2, 3, 1, 2]
+
+
+@pytest.fixture(scope="module")
+def target():
+    return tiny_model(1, vocab_size=11, scale=1.5)
+
+
+@pytest.fixture(scope="module")
+def draft():
+    return tiny_model(2, vocab_size=11, layers=1, scale=1.5)
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """A drafter that proposes the text it was given, wrong from `right` tokens on: it forces any accept length."""
+
+    text: list[int]
+    k: int
+    right: int
+    max_nodes: int = 16
+
+    def start(self, target, sampling, max_length):
+        return self
+
+    def propose(self, committed, limit, uniforms):
+        n = len(committed)
+        tokens = self.text[n : n + min(self.k, limit)]
+        return TokenTree.chain(torch.tensor([t if i < self.right else (t + 1) % 11 for i, t in enumerate(tokens)], dtype=torch.long))
+
+    def observe(self, accepted, output):
+        pass
+
+
+def drafters(target, draft):
+    return {
+        "draft-model": DraftModel(draft, 4), "self": DraftModel(target, 3), "truncated": DraftModel(target.truncated(1), 5),
+        "k=0": DraftModel(draft, 0), "prompt-lookup": PromptLookup(3, 6), "lookup-1": PromptLookup(1, 1),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["draft-model", "self", "truncated", "k=0", "prompt-lookup", "lookup-1"])
+def test_greedy_text_is_that_of_plain_decoding(target, draft, name):
+    plain = generate(target, PROMPT, None, GREEDY, max_new_tokens=120)
+    drafted = generate(target, PROMPT, drafters(target, draft)[name], GREEDY, max_new_tokens=120)
+    assert drafted.tokens == plain.tokens
+    assert len(plain.tokens) == plain.stats.forwards == 120
+    if name == "self":  # a draft that is the target is always right
+        assert drafted.stats.acceptance_rate == 1
+        assert drafted.stats.forwards == 30
+
+
+@pytest.mark.parametrize("name", ["none", "draft-model", "truncated", "prompt-lookup"])
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(), Sampling(0.7, top_p=0.9)])
+def test_after_every_round_the_cache_equals_a_fresh_prefill(target, draft, name, sampling):
+    """Dropped slots poisoned with NaN. It catches a wrong rollback, a stale slot, a wrong position, in target and draft."""
+    committed, longest = list(PROMPT), 60
+    drafter = drafters(target, draft).get(name)
+    proposer = drafter.start(target, sampling, longest) if drafter else None
+    caches = {target: target.new_cache(longest + 16)}
+    if hasattr(proposer, "cache"):
+        caches[proposer.model] = proposer.cache
+    loop = decoding.rounds(target, caches[target], committed, proposer, sampling, longest, frozenset(), Uniforms(3))
+    for _ in loop:
+        assert caches[target].length == len(committed) - 1, "everything but the newest token lies in the target's cache"
+        for model, cache in caches.items():
+            length = cache.length
+            cache.keys[:, :, :, length:], cache.values[:, :, :, length:] = float("nan"), float("nan")
+            if length == cache.max_length:
+                continue
+            missing = torch.tensor([committed[length:]])
+            after = model(missing, cache, rows=1).logits
+            cache.rollback(length)
+            fresh = model(torch.tensor([committed]), model.new_cache(), rows=1).logits
+            torch.testing.assert_close(after, fresh, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_every_accept_length(target, k):
+    text = PROMPT + generate(target, PROMPT, None, GREEDY, max_new_tokens=40).tokens
+    for right in range(k + 1):
+        run = generate(target, PROMPT, Oracle(text, k, right), GREEDY, max_new_tokens=40)
+        assert PROMPT + run.tokens == text
+        full = [round for round in run.rounds if round.drafted == k]
+        assert full
+        assert all(round.accepted == right for round in full)
+        assert all(round.last == ("bonus" if right == k else "recovered") for round in full)
+
+
+@pytest.mark.parametrize("k", [0, 1, 3, 8])
+@pytest.mark.parametrize("budget", [1, 2, 3, 4, 5, 9])
+def test_stop_token_times_budget_times_k(target, k, budget):
+    text = generate(target, PROMPT, None, GREEDY, max_new_tokens=12).tokens
+    for stop in set(text):
+        expected = text[: min(budget, text.index(stop) + 1)]
+        run = generate(target, PROMPT, Oracle(PROMPT + text, k, right=8), GREEDY, max_new_tokens=budget, stop_tokens=[stop])
+        assert run.tokens == expected
+        assert run.stats.emitted == sum(len(round.tokens) for round in run.rounds) == len(expected)
+        assert run.stats.accepted <= run.stats.emitted
+        for round in run.rounds:
+            assert round.accepted + (round.last != "accepted") == len(round.tokens)
+
+
+def test_seeds(target, draft):
+    for drafter in (None, DraftModel(draft, 3)):
+        runs = [generate(target, PROMPT, drafter, max_new_tokens=40, seed=seed).tokens for seed in (0, 0, 1)]
+        assert runs[0] == runs[1] != runs[2]
+
+
+def test_a_round_that_drafts_nothing_moves_no_draw(target, draft):
+    """K = 0, and a prompt lookup that finds nothing, equal plain decoding at any temperature."""
+    plain = generate(target, PROMPT, None, max_new_tokens=40, seed=5).tokens
+    assert generate(target, PROMPT, DraftModel(draft, 0), max_new_tokens=40, seed=5).tokens == plain
+    assert generate(target, PROMPT, PromptLookup(3, 0), max_new_tokens=40, seed=5).tokens == plain
+    assert generate(target, PROMPT, Oracle([], 4, 0), max_new_tokens=40, seed=5).tokens == plain
+
+
+def test_uniforms_depend_on_their_key_alone():
+    first, second = Uniforms(1, request=2), Uniforms(1, request=2)
+    second.draw(Purpose.DRAFT, 9, 100)
+    assert torch.equal(first.draw(Purpose.VERIFY, 7, 5), second.draw(Purpose.VERIFY, 7, 5))
+    assert torch.equal(first.draw(Purpose.VERIFY, 7, 5)[:3], first.draw(Purpose.VERIFY, 7, 3))
+    others = [Uniforms(1, 3), Uniforms(2, 2)]
+    draws = [first.draw(p, n, 4) for p in Purpose for n in (7, 8)] + [u.draw(Purpose.VERIFY, 7, 4) for u in others]
+    assert len({tuple(d.tolist()) for d in draws}) == len(draws)
+    many = torch.cat([Uniforms(seed).draw(Purpose.NEXT, 0, 100) for seed in range(200)])
+    assert goodness_of_fit(torch.histc(many, 20, 0, 1).tolist(), [1 / 20] * 20)
+
+
+def test_sampled_pairs_fit_the_target(target, draft):
+    """The statistical twin of test_exactness.py: pairs of first tokens over independent seeds, exact probabilities."""
+    with torch.inference_mode():
+        first = Sampling().probabilities(target(torch.tensor([PROMPT]), target.new_cache(), rows=1).logits[0, -1])
+        joint = torch.stack([
+            first[x] * Sampling().probabilities(target(torch.tensor([[*PROMPT, x]]), target.new_cache(), rows=1).logits[0, -1])
+            for x in range(11)
+        ])  # fmt: skip
+    counts = torch.zeros(11, 11)
+    for seed in range(1500):
+        x, y = generate(target, PROMPT, DraftModel(draft, 1), max_new_tokens=2, seed=seed).tokens
+        counts[x, y] += 1
+    assert goodness_of_fit(counts.flatten().tolist(), joint.flatten().tolist()), str(goodness_of_fit(counts.flatten(), joint.flatten()))
+
+
+def test_the_budget_may_fill_the_context_exactly(target):
+    prompt = [1] * 250
+    assert len(generate(target, prompt, DraftModel(target, 4), GREEDY, max_new_tokens=6).tokens) == 6
+    with pytest.raises(ValueError, match="make 257; the model's context is 256"):
+        generate(target, prompt, None, GREEDY, max_new_tokens=7)
+
+
+def test_prompts_of_every_form(target):
+    expected = generate(target, PROMPT, None, GREEDY, max_new_tokens=5).tokens
+    assert generate(target, torch.tensor(PROMPT), None, GREEDY, max_new_tokens=5).tokens == expected
+    assert generate(target, tuple(PROMPT), None, GREEDY, max_new_tokens=5).tokens == expected
+    prompt = list(PROMPT)
+    generate(target, prompt, None, GREEDY, max_new_tokens=5)
+    assert prompt == PROMPT, "the caller's list must not grow"
+
+
+@pytest.mark.parametrize(("prompt", "options", "message"), [
+    ([], {}, "at least one token"), ("text", {}, "tokenizer"), ([11], {}, r"\[0, 11\)"), ([-1], {}, r"\[0, 11\)"),
+    ([0.5], {}, "whole numbers"),
+    ([[1]], {}, "at least one token"), ([1], {"max_new_tokens": 0}, "max_new_tokens must be >= 1"),
+    ([1], {"drafter": DraftModel(tiny_model(0, vocab_size=7), 2)}, "vocabulary of 7 tokens and the target of 11"),
+])  # fmt: skip
+def test_errors_come_before_any_work(target, prompt, options, message, monkeypatch):
+    monkeypatch.setattr(type(target), "forward", lambda *_, **__: pytest.fail("the target ran before the error"))
+    with pytest.raises(ValueError, match=message):
+        stream(target, prompt, **options)
+
+
+def test_bad_drafters_are_named(draft):
+    with pytest.raises(ValueError, match="k must be >= 0, got -1"):
+        DraftModel(draft, -1)
+    with pytest.raises(ValueError, match="k must be >= 0, got -1"):
+        PromptLookup(3, -1)
+    with pytest.raises(ValueError, match="ngram 0"):
+        PromptLookup(0)

@@ -1,0 +1,110 @@
+"""The whole loop, exactly: the joint law of the first tokens of `generate` is the target's own. And wrong rules are caught."""
+
+import pytest
+import torch
+from tiny import law_of_generate, probability_table, reference_law, tiny_model
+
+from specdec import decoding
+from specdec.distributions import Sampling, inverse_cdf, residual
+from specdec.drafters import DraftModel, PromptLookup
+from specdec.law import law_distance
+from specdec.verification import Verdict, verify_chain
+
+PROMPT, LENGTH = (0, 2, 0, 2, 1, 0), 3  # a prompt in which prompt lookup finds something
+SAMPLINGS = {"T=1": Sampling(), "T=0.7, top-p": Sampling(0.7, top_p=0.9), "T=0": Sampling(0), "top-k, min-p": Sampling(2, 2, None, 0.2)}
+
+
+def measure(drafter_name: str, k: int, sampling: Sampling, edge: int, length: int = LENGTH) -> float:
+    """TV between the law of generate and the target's."""
+    target, draft = tiny_model(1), tiny_model(2, layers=1)
+    drafter, draft_model = {
+        "none": lambda: (None, None),
+        "draft-model": lambda: (DraftModel(draft, k), draft),
+        "truncated": lambda: (DraftModel(target.truncated(1), k), target.truncated(1)),
+        "prompt-lookup": lambda: (PromptLookup(ngram=2, k=k), None),
+    }[drafter_name]()
+    found = law_of_generate(target, drafter, draft_model, PROMPT, length, sampling, edge)
+    return law_distance(found, reference_law(probability_table(target, sampling), PROMPT, length))
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+@pytest.mark.parametrize(("drafter", "k"), [("none", 0), ("draft-model", 0), ("draft-model", 1), ("draft-model", 2),
+                                            ("truncated", 2), ("prompt-lookup", 2)])
+def test_generate_has_the_targets_joint_law(drafter, k, sampling):
+    for edge in (0, 1):
+        assert measure(drafter, k, sampling, edge) < 1e-12, f"{drafter} with K = {k} changes the target's distribution"
+
+
+def wrong_rule(accept, resample=residual, bonus="p"):
+    """verify_chain with its parts exchanged: accept(u, p_x, q_x), resample(p, q), bonus from "p" or "q"."""
+
+    def verify(p, q, tokens, u):
+        K = tokens.shape[-1]
+        if K == 0:
+            return verify_chain(p, q, tokens, u)
+        chosen = tokens.unsqueeze(-1)
+        p_x, q_x = p[..., :K, :].gather(-1, chosen).squeeze(-1), q.gather(-1, chosen).squeeze(-1)
+        count = int(accept(u[..., :K], p_x, q_x).long().cumprod(-1).sum())
+        if count < K:
+            row = resample(p[count], q[count])
+        else:
+            row = p[K] if bonus == "p" else q[K - 1]
+        return Verdict(torch.tensor(count), inverse_cdf(row, u[K]))
+
+    return verify
+
+
+def right(u, p, q):
+    return u * q < p
+
+
+WRONG = {
+    "q/p instead of p/q": wrong_rule(lambda u, p, q: u * p < q),
+    "accepts above the ratio": wrong_rule(lambda u, p, q: u * q > p),
+    "accepts with probability p": wrong_rule(lambda u, p, q: u < p),
+    "always accepts": wrong_rule(lambda u, p, q: u < 2),
+    "accepts iff p >= q": wrong_rule(lambda u, p, q: p >= q),
+    "resamples from p": wrong_rule(right, lambda p, q: p),
+    "residual (q - p)+": wrong_rule(right, lambda p, q: residual(q, p)),
+    "residual |p - q|": wrong_rule(right, lambda p, q: (p - q).abs()),
+    "softmax of the residual": wrong_rule(right, lambda p, q: residual(p, q).softmax(-1)),
+    "argmax of the residual": wrong_rule(right, lambda p, q: torch.eye(len(p), dtype=p.dtype)[residual(p, q).argmax()]),
+    "bonus from q": wrong_rule(right, bonus="q"),
+}
+
+
+@pytest.mark.parametrize("rule", WRONG.values(), ids=WRONG)
+def test_negative_control_wrong_rules_change_the_law(rule, monkeypatch):
+    monkeypatch.setattr(decoding, "verify_chain", rule)
+    # Two tokens: a first one, then a bonus or a second round. Both edges: a threshold too low shows only at the upper one.
+    distance = max(measure("draft-model", 1, SAMPLINGS["T=1"], edge, length=2) for edge in (0, 1))
+    assert distance > 1e-3, "the exactness test cannot tell this wrong rule from the right one"
+
+
+def test_negative_control_a_draft_that_declares_another_q(monkeypatch):
+    """Argmax drafts with a soft q, the fault that many projects shipped."""
+    real = DraftModel.start
+
+    def start(self, target, sampling, max_length):
+        proposer = real(self, target, sampling, max_length)
+        original = proposer.propose
+
+        def propose(committed, limit, uniforms):
+            tree = original(committed, limit, uniforms)
+            if tree.q is not None:
+                tree.tokens = tree.q[: len(tree)].argmax(-1)
+            return tree
+
+        proposer.propose = propose
+        return proposer
+
+    monkeypatch.setattr(DraftModel, "start", start)
+    assert measure("draft-model", 1, SAMPLINGS["T=1"], edge=0, length=2) > 1e-3
+
+
+def test_the_wrong_rule_builder_is_right_with_the_right_parts(monkeypatch):
+    """The controls fail because of the part that was exchanged, not because of how they are built."""
+    monkeypatch.setattr(decoding, "verify_chain", wrong_rule(right))
+    assert measure("draft-model", 2, SAMPLINGS["T=1"], 0) < 1e-12
+    monkeypatch.setattr(decoding, "verify_chain", verify_chain)
+    assert measure("draft-model", 2, SAMPLINGS["T=1"], 0) < 1e-12

@@ -1,0 +1,94 @@
+"""SmolLM2-135M: the same numbers as an independent implementation, and the same text with and without speculation."""
+
+import pytest
+import torch
+from prompts import PROMPTS
+
+from specdec.decoding import generate
+from specdec.distributions import Sampling
+from specdec.drafters import DraftModel, PromptLookup
+from specdec.models.checkpoints import smollm2_path
+
+pytestmark = pytest.mark.model
+GREEDY = Sampling(0)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """transformers' own reading of the same GGUF, in float32."""
+    transformers = pytest.importorskip("transformers")
+    path = smollm2_path()
+    return transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="module")
+def plain_greedy(smollm2_float32):
+    return [generate(smollm2_float32, prompt, None, GREEDY, max_new_tokens=200).tokens for prompt in PROMPTS]
+
+
+@pytest.mark.slow
+@torch.inference_mode()
+def test_logits_equal_transformers(smollm2_float32, reference):
+    for prompt in PROMPTS:
+        ids = torch.tensor([smollm2_float32.tokenizer.encode(prompt)])
+        ours = smollm2_float32(ids, smollm2_float32.new_cache(ids.shape[1])).logits
+        assert (ours - reference(ids).logits).abs().max() <= 1e-3
+
+
+@pytest.mark.slow
+@torch.inference_mode()
+def test_plain_greedy_text_equals_transformers(smollm2_float32, reference, plain_greedy):
+    for prompt, ours in zip(PROMPTS, plain_greedy, strict=True):
+        ids = torch.tensor([smollm2_float32.tokenizer.encode(prompt)])
+        options = {"max_new_tokens": 200, "min_new_tokens": 200, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+        theirs = reference.generate(ids, attention_mask=torch.ones_like(ids), **options)
+        assert theirs[0, ids.shape[1] :].tolist() == ours, prompt
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("drafter", ["prompt-lookup", "draft-model"])
+def test_speculation_keeps_the_greedy_text(smollm2_float32, plain_greedy, drafter):
+    chosen = PromptLookup(3, 8) if drafter == "prompt-lookup" else DraftModel(smollm2_float32.truncated(15), 3)
+    accepted = 0
+    for prompt, plain in zip(PROMPTS, plain_greedy, strict=True):
+        run = generate(smollm2_float32, prompt, chosen, GREEDY, max_new_tokens=200)
+        assert run.tokens == plain, prompt
+        accepted += run.stats.accepted
+    assert accepted > 100, "nothing was accepted, so nothing was tested"
+
+
+@torch.inference_mode()
+def test_default_model_is_close_to_float32(smollm2, smollm2_float32):
+    """16-bit weights: another rounding, the same model."""
+    for prompt in PROMPTS[:3]:
+        ids = torch.tensor([smollm2.tokenizer.encode(prompt)])
+        p = Sampling().probabilities(smollm2(ids, smollm2.new_cache(ids.shape[1])).logits.float())
+        q = Sampling().probabilities(smollm2_float32(ids, smollm2_float32.new_cache(ids.shape[1])).logits)
+        assert (p - q).abs().sum(-1).max() / 2 < 0.1
+
+
+def test_default_weights_take_sixteen_bits(smollm2):
+    assert smollm2.embedding.weight.dtype == torch.bfloat16
+    assert smollm2.config.layers == 30
+    assert smollm2.config.vocab_size == 49_152
+
+
+def test_tokenizer(smollm2):
+    for prompt in PROMPTS[:-1]:
+        assert smollm2.tokenizer.decode(smollm2.tokenizer.encode(prompt)) == prompt
+    assert len(smollm2.tokenizer.encode("12345")) == 5, "digits are split one by one"
+    assert smollm2.tokenizer.encode("<|im_start|>") == [1], "a special token written out is that token"
+    assert smollm2.tokenizer.decode([1, *smollm2.tokenizer.encode("x"), 2]) == "x"
+
+
+def test_chat_template(smollm2):
+    text = smollm2.tokenizer.chat("Hello", system="Be brief.")
+    assert text == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_default_model_speaks_and_stops(smollm2):
+    prompt = smollm2.tokenizer.chat("What is the capital of France? Answer in one word.")
+    run = generate(smollm2, prompt, PromptLookup(), GREEDY, 40, smollm2.tokenizer.stop_tokens)
+    assert "Paris" in run.text
+    assert run.tokens[-1] in smollm2.tokenizer.stop_tokens
+    assert "<|im_end|>" not in run.text
