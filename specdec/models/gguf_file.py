@@ -7,12 +7,12 @@ from pathlib import Path
 import gguf
 import numpy as np
 import torch
-from rich.progress import track
 from torch import Tensor
 
 from specdec.config import Config
 from specdec.models.errors import CheckpointError
 from specdec.models.tokenizer import Tokenizer, from_gguf_fields
+from specdec.progress import progress
 
 
 def read_gguf(path: Path, dtype: torch.dtype) -> tuple[Config, Tokenizer, dict[str, Tensor]]:
@@ -70,21 +70,27 @@ def _tokenizer(fields: dict) -> Tokenizer:
 
 
 def _state(config: Config, read) -> dict[str, Tensor]:
-    """GGUF's tensor names → ours; q, k, v are stacked into one product, gate and up into another."""
+    """GGUF's tensor names → ours; q, k, v are stacked for one product, gate and up for another."""
     state = {"embedding.weight": read("token_embd.weight"), "norm.weight": read("output_norm.weight")}
     if not config.tied:
         state["head.weight"] = read("output.weight")
-    for i in track(range(config.layers), "reading weights", transient=True):
-        ours, theirs = f"layers.{i}.", f"blk.{i}."
-        q = _unpermute(read(theirs + "attn_q.weight"), config.heads)
-        k = _unpermute(read(theirs + "attn_k.weight"), config.kv_heads)
-        state[ours + "attention.qkv.weight"] = torch.cat([q, k, read(theirs + "attn_v.weight")])
-        state[ours + "attention.out.weight"] = read(theirs + "attn_output.weight")
-        state[ours + "ffn.gate_up.weight"] = torch.cat([read(theirs + "ffn_gate.weight"), read(theirs + "ffn_up.weight")])
-        state[ours + "ffn.down.weight"] = read(theirs + "ffn_down.weight")
-        state[ours + "attention_norm.weight"] = read(theirs + "attn_norm.weight")
-        state[ours + "ffn_norm.weight"] = read(theirs + "ffn_norm.weight")
+    with progress() as bar:
+        for i in bar.track(range(config.layers), description="reading weights"):
+            state |= _layer(config, read, f"blk.{i}.", f"layers.{i}.")
     return state
+
+
+def _layer(config: Config, read, theirs: str, ours: str) -> dict[str, Tensor]:
+    q = _unpermute(read(theirs + "attn_q.weight"), config.heads)
+    k = _unpermute(read(theirs + "attn_k.weight"), config.kv_heads)
+    return {
+        ours + "attention_norm.weight": read(theirs + "attn_norm.weight"),
+        ours + "attention.qkv.weight": torch.cat([q, k, read(theirs + "attn_v.weight")]),
+        ours + "attention.out.weight": read(theirs + "attn_output.weight"),
+        ours + "ffn_norm.weight": read(theirs + "ffn_norm.weight"),
+        ours + "ffn.gate_up.weight": torch.cat([read(theirs + "ffn_gate.weight"), read(theirs + "ffn_up.weight")]),
+        ours + "ffn.down.weight": read(theirs + "ffn_down.weight"),
+    }
 
 
 def _unpermute(weight: Tensor, heads: int) -> Tensor:

@@ -1,0 +1,48 @@
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from specdec import plots
+from specdec.decoding import Round
+from specdec.theory import optimal_k
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def heights(ax):
+    return np.array([[bar.get_height() for bar in group] for group in ax.containers])
+
+
+def test_rejection_step_stacks_p_and_q():
+    p, q = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
+    accepted, recovered, rejected = heights(plots.rejection_step(p, q))
+    np.testing.assert_allclose(accepted + recovered, p)
+    np.testing.assert_allclose(accepted + rejected, q)
+
+
+def test_distributions_shows_every_bar_and_name():
+    ax = plots.distributions({"p": [0.7, 0.3], "q": [0.4, 0.6]}, labels=["a", "b"])
+    np.testing.assert_allclose(heights(ax), [[0.7, 0.3], [0.4, 0.6]])
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["p", "q"]
+
+
+def test_curves_are_the_theory():
+    ax = plots.tokens_per_forward([0.5, 1.0], k_max=4)
+    assert ax.lines[1].get_ydata() == pytest.approx([1, 2, 3, 4, 5])
+    ax = plots.speedup_curves([0.8], c=0.1, k_max=12)
+    ring = next(line for line in ax.lines if line.get_markersize() > 10)
+    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == optimal_k(0.8, 0.1)
+
+
+def test_rounds_html_colours_each_token_and_escapes_the_text():
+    rounds = [Round([0, 1], accepted=1, drafted=3, last="recovered", seconds=1.0), Round([2], 0, 0, "plain", 1.0)]
+    html = plots.rounds_html(rounds, lambda ids: ["<a>", "b", "c\n"][ids[0]])
+    assert "&lt;a&gt;" in html
+    assert "<a>" not in html
+    order = [html.index(f'title="{kind}"') for kind in ("accepted", "recovered", "plain")]
+    assert order == sorted(order)
+    assert html.count("border-left") == len(rounds)
