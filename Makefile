@@ -1,0 +1,116 @@
+# The manual of this project: `make help` lists the targets. Works with GNU make 3.81 or newer and any POSIX shell.
+#
+#   PYTHON=python3.12      which Python makes the environment (3.11 or newer; found by itself where possible)
+#   PIP_ARGS='...'         more arguments for pip, for example where to find PyTorch's CPU wheels
+#   PORT=8000              first port tried for the book
+#   PYTEST_ARGS='-k tree'  more arguments for pytest
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The first Python on the path that is new enough; plain python3 when none is, so that the error message names it.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && exit; done; echo python3)
+PIP_ARGS ?=
+PORT ?= 8000
+PYTEST_ARGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Kernels come from .venv, not from the user's home, and start without the debugger's remarks.
+export JUPYTER_PREFER_ENV_PATH := 1
+export PYDEVD_DISABLE_FILE_VALIDATION := 1
+export PIP_ARGS
+
+# Stamps: a file that is newer than everything its step was made from, so that no step is done twice.
+INSTALLED := $(VENV)/.installed
+LIBRARY := _build/.library
+SITE := _build/.site
+
+tree = $(shell find $(wildcard $(1)) ! -path '*/.*' ! -name '*.pyc' ! -name __pycache__ ! -name '* *')
+LIBRARY_FILES := $(call tree,specdec autograder/checks)
+SITE_FILES := $(wildcard _config.yml _toc.yml index.md references.bib) $(call tree,chapters appendices figures _static site/vendor)
+
+say = @printf '\n\033[1;35m==>\033[0m \033[1m%s\033[0m\n' $(1)
+
+# -- environment ---------------------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@$(PYTHON) -c pass 2>/dev/null || { \
+		echo "Error: '$(PYTHON)' does not run here. Install Python 3.11 or newer, or name it: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Error: '$(PYTHON)' is $$($(PYTHON) --version 2>&1), and this project needs Python 3.11 or newer." >&2; \
+		echo "Install one, or name one that is there: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "Error: '$(PYTHON)' cannot make virtual environments. On Debian or Ubuntu: sudo apt install python3-venv" >&2; exit 1; }
+	$(call say,"Making the environment in $(VENV)")
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(INSTALLED): pyproject.toml constraints.txt scripts/ipython_kernel_config.py | $(BIN)/python
+	$(call say,"Installing into $(VENV) (the first time this takes a few minutes)")
+	@$(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt -e '.[all]'
+	@mkdir -p $(VENV)/etc/ipython && cp scripts/ipython_kernel_config.py $(VENV)/etc/ipython/
+	@touch $@
+
+env: $(INSTALLED)  ## make the environment in .venv
+
+fetch: $(INSTALLED)  ## download the language model once (98 MB) into your cache directory
+	@test -f "$$(cat $(VENV)/.model 2>/dev/null)" || { $(BIN)/specdec fetch && $(BIN)/python -c \
+		'from specdec.models.checkpoints import smollm2_path; print(smollm2_path())' > $(VENV)/.model; }
+
+# -- book ----------------------------------------------------------------------------------------------------------
+
+# Executed lessons are cached by their own text alone: forget them when the code that they import has changed.
+$(LIBRARY): $(LIBRARY_FILES) $(INSTALLED)
+	@rm -rf _build/.jupyter_cache
+	@mkdir -p _build && touch $@
+
+$(SITE): $(SITE_FILES) $(LIBRARY)
+	$(call say,"Building the book (lessons that changed are run)")
+	@$(BIN)/jupyter-book build . --all -W --keep-going -n
+	@touch $@
+
+book: fetch $(SITE)  ## build the book and serve it on localhost
+	@$(BIN)/python scripts/serve.py _build/html --port $(PORT)
+
+site: fetch $(SITE)  ## build the book into _build/html; a warning is an error
+	@echo "The site is in _build/html"
+
+lab: fetch  ## open JupyterLab on the chapters
+	@$(BIN)/jupyter lab chapters
+
+# -- checks --------------------------------------------------------------------------------------------------------
+
+test: fetch lint  ## run every test
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(INSTALLED)  ## check the style of the code
+	@$(BIN)/ruff check --quiet .
+
+# -- course --------------------------------------------------------------------------------------------------------
+
+exercises: $(INSTALLED)  ## write the student notebooks again from solutions/
+	@$(BIN)/python -m autograder exercises
+
+grade: $(INSTALLED)  ## grade a folder: make grade SUBMISSIONS=submitted OUT=graded
+	@test -n "$(SUBMISSIONS)" && test -n "$(OUT)" || { \
+		echo "Usage: make grade SUBMISSIONS=folder OUT=folder   (submissions are student/NN-slug/exercise.ipynb)" >&2; exit 2; }
+	@$(BIN)/python -m autograder grade "$(SUBMISSIONS)" "$(OUT)"
+
+# -- rest ----------------------------------------------------------------------------------------------------------
+
+clean:  ## remove what was built; the environment and the model stay
+	rm -rf _build .pytest_cache .ruff_cache
+	find specdec autograder tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean  ## remove the environment too
+	rm -rf $(VENV) specdec.egg-info
+
+help:  ## list the targets
+	@bold=; plain=; if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then bold=$$(printf '\033[1;36m'); plain=$$(printf '\033[0m'); fi; \
+	echo "Usage: make TARGET"; echo; \
+	awk -F ':.*##' -v bold="$$bold" -v plain="$$plain" \
+		'/^[a-z]+:.*##/ { sub(/^ +/, "", $$2); printf "  %s%-10s%s %s\n", bold, $$1, plain, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: env fetch book site lab test lint exercises grade clean distclean help

@@ -1,0 +1,20 @@
+#!/bin/sh
+# What the tests need beside Python: Chromium (pages are opened in it) and bubblewrap (submissions are graded inside it).
+# Does nothing where both are there. Elsewhere it installs Debian's packages; without apt, or without root, it says what to install.
+set -eu
+
+missing=""
+command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 \
+    || missing="$missing chromium"
+command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
+[ -n "$missing" ] || exit 0
+
+if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ]; then
+    echo "Please install:$missing  (on Debian or Ubuntu: sudo apt install$missing)" >&2
+    exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# shellcheck disable=SC2086  # one word for each package
+apt-get install -y -qq --no-install-recommends $missing
