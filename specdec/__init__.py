@@ -13,10 +13,11 @@ from specdec.law import law, law_distance
 from specdec.models import CheckpointError, Transformer, load_model, random_model
 from specdec.theory import expected_tokens, optimal_k, speedup
 from specdec.tree import TokenTree
-from specdec.verification import Verdict, verify_chain
+from specdec.verification import Verdict, verify_block, verify_chain, verify_tree
 
 __all__ = [
     "CacheFull", "CheckpointError", "Config", "DraftModel", "Generation", "KVCache", "PromptLookup", "Round", "Sampling", "Stats",
     "TokenTree", "Transformer", "Verdict", "acceptance_rate", "expected_tokens", "generate", "kl_divergence", "law",
-    "law_distance", "load_model", "optimal_k", "random_model", "residual", "speedup", "stream", "total_variation", "verify_chain",
+    "law_distance", "load_model", "optimal_k", "random_model", "residual", "speedup", "stream", "total_variation",
+    "verify_block", "verify_chain", "verify_tree",
 ]

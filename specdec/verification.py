@@ -1,16 +1,21 @@
 """The acceptance rules: probabilities and uniforms in, Verdict out. No model, no generator, no synchronisation with the host.
 
-p is the target, q the draft, K the number of drafted tokens. Every leading axis is a batch axis.
+p is the target, q the draft, K the number of drafted tokens. In the chain rules every leading axis is a batch axis.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdec.distributions import inverse_cdf, residual
+from specdec.tree import TokenTree
+
+Siblings = Literal["without_replacement", "iid"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +24,7 @@ class Verdict:
 
     count: (...,) int64, how many drafted tokens were accepted.
     next_token: (...,) int64, the token after them: *recovered* from the residual after a rejection, *bonus* after K acceptances.
-    path: node ids of the accepted tokens, for trees only.
+    path: (D,) node ids of the accepted tokens, -1 behind them; for trees only.
     """
 
     count: Tensor
@@ -54,6 +59,113 @@ def verify_chain(p: Tensor, q: Tensor | None, tokens: Tensor, u: Tensor) -> Verd
     count = accepted.long().cumprod(-1).sum(-1)  # (...,)
     next_p = _residual_at(count, p, q, tokens)  # (..., V)
     return Verdict(count, inverse_cdf(next_p, u[..., K]))
+
+
+def verify_block(p: Tensor, q: Tensor | None, tokens: Tensor, u: Tensor) -> Verdict:
+    """Block verification (Sun et al. 2403.10444, algorithm 2): judges the draft as a whole, accepts at least as much as `verify_chain`.
+
+    With s_0 = 1 and s_i = min(1, s_{i-1} p(x_i) / q(x_i)), the accepted length is the last i with u_i < h_i, where
+    h_i = Z_i / (Z_i + 1 - s_i) with Z_i = Σ (s_i p - q)₊ at the position behind x_i, and h_K = s_K. A failure does not end the
+    walk: every coin counts. The next token comes from norm((s_i p - q)₊), or from p after all K.
+
+    Arguments, shapes and errors are those of `verify_chain`.
+    """
+    K = tokens.shape[-1]
+    _check(p, q, tokens, u, K)
+    if K == 0:
+        return Verdict(torch.zeros_like(u[..., 0], dtype=torch.long), inverse_cdf(p[..., 0, :], u[..., 0]))
+    p = p if p.dtype == torch.float64 else p.float()  # s is a product of ratios
+    q = F.one_hot(tokens, p.shape[-1]).to(p.dtype) if q is None else q.to(p.dtype)
+    drafted = tokens.unsqueeze(-1)
+    p_drafted, q_drafted = p[..., :K, :].gather(-1, drafted).squeeze(-1), q.gather(-1, drafted).squeeze(-1)
+    survival = [torch.ones_like(p_drafted[..., 0])]
+    for i in range(K):
+        mass = survival[-1] * p_drafted[..., i]
+        survival.append(torch.where(mass < q_drafted[..., i], mass / q_drafted[..., i], torch.ones_like(mass)))
+    s = torch.stack(survival, -1)  # (..., K + 1)
+    excess = (s[..., :K, None] * p[..., :K, :] - q).clamp_min(0)  # (..., K, V)
+    Z = excess.sum(-1)[..., 1:]  # behind x_1 … x_{K-1}
+    passed = torch.cat([u[..., : K - 1] * (Z + 1 - s[..., 1:K]) < Z, u[..., K - 1 : K] < s[..., K:]], -1)  # (..., K)
+    count = (passed * torch.arange(1, K + 1, device=p.device)).amax(-1)
+    row = _row(excess, count.clamp_max(K - 1))
+    return Verdict(count, inverse_cdf(torch.where(_usable(row, count, K), row, _row(p, count)), u[..., K]))
+
+
+def _usable(row: Tensor, count: Tensor, K: int) -> Tensor:
+    """Where the excess decides the next token: after fewer than K acceptances, unless rounding left it without mass."""
+    return ((count < K) & (row.sum(-1) > 0)).unsqueeze(-1)
+
+
+def verify_tree(p: Tensor, tree: TokenTree, u: Tensor, siblings: Siblings = "without_replacement") -> Verdict:
+    """Walks down from the root: at each node its children are tried in order, and the first accepted one is the next node.
+
+    A child x is accepted if u < p(x) / q(x). After a rejection p becomes norm((p - q)₊) for the siblings that are left, and q
+
+    - stays as it is if the siblings were drawn independently ("iid", SpecInfer, Miao et al. 2305.09781, algorithm 2);
+    - loses x and is renormalised if they were drawn without replacement (Sequoia, Chen et al. 2402.12374, algorithm 2);
+    - if tree.q is None, each child is a point mass: accepted with p(x), and after a rejection x leaves p.
+
+    Where no child is accepted, the next token comes from what is left of p; at a leaf, from p itself. The emitted tokens then have
+    the target's distribution, given that the tree's shape does not depend on sampled values and siblings stay in the order in
+    which they were drawn.
+
+    Args:
+        p: (N + 1, V) target distributions: row 0 at the root, row i + 1 behind node i.
+        tree: N nodes.
+        u: (N + 1,) uniforms in [0, 1): a coin for each node, then the next token by inverse CDF.
+
+    Returns:
+        Verdict(count (), next_token (), path (D,)): the first `count` entries of path are the accepted nodes, the rest is -1; D is
+        the depth of the tree. Nothing is copied to the host.
+
+    Raises:
+        ValueError: if the shapes disagree or `siblings` is unknown.
+    """
+    N = len(tree)
+    if p.dim() != 2 or len(p) != N + 1 or u.shape != (N + 1,):
+        raise ValueError(f"a tree of {N} nodes needs p ({N + 1}, V) and u ({N + 1},), got {tuple(p.shape)} and {tuple(u.shape)}")
+    if tree.q is not None and tree.q.shape != p.shape:
+        raise ValueError(f"tree.q must be {tuple(p.shape)}, got {tuple(tree.q.shape)}")
+    if siblings not in ("without_replacement", "iid"):
+        raise ValueError(f"siblings must be 'without_replacement' or 'iid', got {siblings!r}")
+    left, chosen = _judge_siblings(p, tree, u, siblings)
+    at = torch.zeros((), dtype=torch.long, device=p.device)  # row: 0 is the root, i + 1 node i
+    path = []
+    for _ in range(int(tree.depths.max()) if N else 0):
+        step = chosen[at]  # accepted child, or -1
+        path.append(torch.where(step >= 0, step, -torch.ones_like(step)))
+        at = torch.where(step >= 0, step + 1, at)
+    path = torch.stack(path) if path else torch.empty(0, dtype=torch.long, device=p.device)
+    # A node without an accepted child ends the walk, and the entries behind it must not name a node again.
+    path = torch.where((path >= 0).long().cumprod(0).bool(), path, -torch.ones_like(path))
+    return Verdict((path >= 0).sum(), inverse_cdf(left[at], u[N]), path)
+
+
+def _judge_siblings(p: Tensor, tree: TokenTree, u: Tensor, siblings: Siblings) -> tuple[Tensor, Tensor]:
+    """For every node at once: what is left of p after its rejected children (N + 1, V), and its accepted child or -1 (N + 1,).
+
+    Rank r handles the r-th child of every node that has one, so the loop runs as often as the widest node has children.
+    """
+    device = p.device
+    left = p.clone() if p.dtype == torch.float64 else p.float()
+    chosen = torch.full((len(p),), -1, dtype=torch.long, device=device)
+    families = [tree.children(node) for node in range(-1, len(tree))]  # families[row]: children of the node of that row
+    q = None if tree.q is None else tree.q.to(left.dtype).clone()
+    for rank in range(max(map(len, families))):
+        rows = torch.tensor([row for row, family in enumerate(families) if len(family) > rank], device=device)
+        nodes = torch.tensor([family[rank] for family in families if len(family) > rank], device=device)
+        x = tree.tokens[nodes].unsqueeze(-1)  # (R, 1)
+        p_rows = left[rows]
+        q_rows = torch.zeros_like(p_rows).scatter(-1, x, 1.0) if q is None else q[rows]
+        below = u[nodes] * q_rows.gather(-1, x).squeeze(-1) < p_rows.gather(-1, x).squeeze(-1)
+        open_ = chosen[rows] < 0
+        chosen[rows] = torch.where(open_ & below, nodes, chosen[rows])
+        rejected = (open_ & ~below).unsqueeze(-1)
+        left[rows] = torch.where(rejected, residual(p_rows, q_rows), p_rows)
+        if q is not None and siblings == "without_replacement":
+            rest = q_rows.scatter(-1, x, 0.0)
+            q[rows] = rest / rest.sum(-1, keepdim=True).clamp_min(torch.finfo(rest.dtype).tiny)
+    return left, chosen
 
 
 def _residual_at(count: Tensor, p: Tensor, q: Tensor | None, tokens: Tensor) -> Tensor:
