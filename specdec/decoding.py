@@ -22,7 +22,7 @@ from specdec.drafters.base import Drafter, Proposer
 from specdec.models.transformer import Output, Transformer
 from specdec.tree import TokenTree
 from specdec.uniforms import Purpose, Uniforms
-from specdec.verification import Verdict, verify_chain
+from specdec.verification import Verdict, verify_chain, verify_tree
 
 Prompt = str | Sequence[int] | Tensor
 
@@ -158,24 +158,56 @@ def rounds(
     """The loop. Every round runs the committed tokens that the cache lacks (first the whole prompt, later the newest token) and
     the tree behind them. `committed` grows in place."""
     while len(committed) < longest:
-        began = time.perf_counter()
+        began, root = time.perf_counter(), len(committed) - 1  # the root's slot; node i lies in slot root + 1 + i
         limit = longest - len(committed) - 1
         tree = proposer.propose(committed, limit, uniforms) if proposer and limit else TokenTree.empty(target.device)
         new = torch.tensor(committed[cache.length :], device=target.device)
-        output = target(torch.cat([new, tree.tokens])[None], cache, rows=len(tree) + 1)
+        layout = {} if tree.is_chain else _layout(tree, len(new), cache.length)
+        output = target(torch.cat([new, tree.tokens])[None], cache, rows=len(tree) + 1, **layout)
         verdict = _verify(sampling.probabilities(output.logits[0]), tree, uniforms, len(committed))
-        # The one synchronisation with the device in a round.
-        count, *ids = torch.cat([verdict.count[None], tree.tokens, verdict.next_token[None]]).tolist()
-        cache.rollback(len(committed) + count)
+        path, drafted, next_token = _to_host(verdict, tree)
+        cache.keep([root, *(root + 1 + node for node in path)])
         if proposer:
-            path = slice(len(new) - 1, len(new) + count)
-            proposer.observe(list(range(count)), Output(output.logits[:, : count + 1], output.hidden[:, path]))
-        emitted = _until_stop(ids[:count] + ids[-1:], stop_tokens)
-        last = "plain" if not len(tree) else "accepted" if len(emitted) <= count else "bonus" if count == len(tree) else "recovered"
+            proposer.observe(path, _rows(output, tree, path))
+        emitted = _until_stop([*drafted, next_token], stop_tokens)
         committed += emitted
-        yield Round(emitted, min(count, len(emitted)), len(tree), last, time.perf_counter() - began)
+        if len(emitted) < len(path) + 1:
+            last = "accepted"
+        elif not len(tree):
+            last = "plain"
+        else:
+            last = "recovered" if tree.children(path[-1] if path else -1) else "bonus"
+        depth = int(tree.depths.max()) if len(tree) else 0
+        yield Round(emitted, min(len(path), len(emitted)), depth, last, time.perf_counter() - began)
         if emitted[-1] in stop_tokens:
             return
+
+
+def _layout(tree: TokenTree, new: int, cached: int) -> dict[str, Tensor]:
+    """Positions and mask of `new` committed tokens with a branching tree behind them. A chain needs neither."""
+    T = new + len(tree)
+    positions = torch.cat([torch.arange(cached, cached + new), cached + new - 1 + tree.depths])
+    mask = torch.ones(T, T, dtype=torch.bool).tril()
+    mask[new:, new:] = tree.mask
+    return {"positions": positions, "mask": mask}
+
+
+def _to_host(verdict: Verdict, tree: TokenTree) -> tuple[list[int], list[int], int]:
+    """Accepted nodes, their tokens, and the next token. The one synchronisation with the device in a round."""
+    chain = verdict.path is None
+    path = torch.arange(len(tree), device=tree.tokens.device) if chain else verdict.path
+    count, next_token, *ids = torch.cat([verdict.count[None], verdict.next_token[None], path, tree.tokens]).tolist()
+    nodes, tokens = ids[:count], ids[len(path) :]
+    return nodes, [tokens[node] for node in nodes], next_token
+
+
+def _rows(output: Output, tree: TokenTree, path: list[int]) -> Output:
+    """The target's output on the root and the accepted path."""
+    first = output.hidden.shape[1] - len(tree) - 1
+    if tree.is_chain:
+        return Output(output.logits[:, : len(path) + 1], output.hidden[:, first : first + len(path) + 1])
+    rows = torch.tensor([0, *(node + 1 for node in path)], device=output.logits.device)
+    return Output(output.logits[:, rows], output.hidden[:, first + rows])
 
 
 def _until_stop(ids: list[int], stop_tokens: frozenset[int]) -> list[int]:
@@ -186,7 +218,9 @@ def _until_stop(ids: list[int], stop_tokens: frozenset[int]) -> list[int]:
 def _verify(p: Tensor, tree: TokenTree, uniforms: Uniforms, position: int) -> Verdict:
     coins = uniforms.draw(Purpose.VERIFY, position, len(tree))
     u = torch.cat([coins, uniforms.draw(Purpose.NEXT, position, 1)]).to(p.device)
-    return verify_chain(p, None if tree.q is None else tree.q[: len(tree)], tree.tokens, u)
+    if tree.is_chain:
+        return verify_chain(p, None if tree.q is None else tree.q[: len(tree)], tree.tokens, u)
+    return verify_tree(p, tree, u)
 
 
 def prompt_ids(target: Transformer, prompt: Prompt) -> list[int]:

@@ -15,6 +15,8 @@ from specdec.theory import expected_tokens, optimal_k, speedup
 # Okabe and Ito's palette: told apart by people who see colours differently, and readable on a light and on a dark page.
 BLUE, ORANGE, GREEN, RED, GREY, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#888888", "#CC79A7"
 COLOURS = {"accepted": GREEN, "recovered": RED, "bonus": BLUE, "plain": GREY}
+# The same as grounds under dark text: coloured text itself would be hard to read on a dark page.
+TINTS = {"accepted": "#BFE8DA", "recovered": "#FAD2BD", "bonus": "#BFDFF5", "plain": "#E4E4E8"}
 P_COLOUR, Q_COLOUR = BLUE, ORANGE  # the target's and the draft's colour in every figure
 
 
@@ -50,7 +52,8 @@ def rejection_step(p: Sequence[float], q: Sequence[float], labels: Sequence[str]
     x, low = np.arange(len(p)), np.minimum(p, q)
     ax.bar(x, low, color=GREEN, label="accepted: min(p, q)")
     ax.bar(x, p - low, bottom=low, color=BLUE, label="recovered: (p − q)₊")
-    ax.bar(x, q - low, bottom=low, facecolor="none", edgecolor=RED, hatch="///", label="rejected: (q − p)₊")
+    edge = np.where(q > p, 1.0, 0.0)  # a bar without height would still draw its edge
+    ax.bar(x, q - low, bottom=low, facecolor="none", edgecolor=RED, hatch="///", linewidth=edge, label="rejected: (q − p)₊")
     ax.set_xticks(x, labels or [str(i) for i in x])
     ax.set(xlabel="token", ylabel="probability")
     ax.legend(frameon=False)
@@ -89,13 +92,18 @@ def speedup_curves(
 
 
 def rounds_html(rounds: Sequence[Round], decode: Callable[[list[int]], str]) -> str:
-    """The text of a generation with each token in the colour of what it was, a thin bar before each round."""
+    """The text of a generation with each token on the colour of what it was, a bar before each round."""
     spans = []
     for round in rounds:
         for i, token in enumerate(round.tokens):
             kind = "accepted" if i < round.accepted else round.last
-            edge = "border-left:1px solid #8888;" if i == 0 else ""
+            edge = ";border-left:2px solid #1c2333" if i == 0 else ""
             text = escape(decode([token])).replace("\n", "⏎\n") or "∅"
-            spans.append(f'<span title="{kind}" style="color:{COLOURS[kind]};{edge}">{text}</span>')
-    legend = " · ".join(f'<span style="color:{colour}">{kind}</span>' for kind, colour in COLOURS.items())
-    return f'<pre style="white-space:pre-wrap">{"".join(spans)}</pre><small>{legend}; a bar begins each target forward</small>'
+            spans.append(f'<span title="{kind}" style="{_ground(kind)}{edge}">{text}</span>')
+    legend = " ".join(f'<span style="{_ground(kind)};padding:0 .4em">{kind}</span>' for kind in TINTS)
+    box = "white-space:pre-wrap;background:none;border:none;padding:0;margin:0 0 .5em;line-height:1.7"
+    return f'<pre style="{box}">{"".join(spans)}</pre><small>{legend} a bar begins each target forward</small>'
+
+
+def _ground(kind: str) -> str:
+    return f"background:{TINTS[kind]};color:#1c2333"

@@ -8,7 +8,7 @@ from tiny import tiny_model
 
 from specdec import decoding
 from specdec.decoding import generate, stream
-from specdec.distributions import Sampling
+from specdec.distributions import Sampling, inverse_cdf
 from specdec.drafters import DraftModel, PromptLookup
 from specdec.statistics import goodness_of_fit
 from specdec.tree import TokenTree
@@ -49,14 +49,62 @@ class Oracle:
         pass
 
 
+@dataclass(frozen=True)
+class Bushy:
+    """A drafter of branching trees: two children a node, three levels, out of a draft model by fresh prefills. Drawn without
+    replacement, or the two most probable tokens as point masses."""
+
+    model: object
+    drawn: bool
+    max_nodes: int = 14
+
+    def start(self, target, sampling, max_length):
+        return BushyProposer(self, sampling)
+
+
+class BushyProposer:
+    def __init__(self, drafter, sampling):
+        self.drafter, self.sampling = drafter, sampling
+
+    def propose(self, committed, limit, uniforms):
+        model = self.drafter.model
+        u, levels = iter(uniforms.draw(Purpose.DRAFT, len(committed), 14)), min(3, limit)
+        tokens, parents, rows, frontier = [], [], [], [(-1, list(committed))]
+        for level in range(levels + 1):
+            following = []
+            for node, text in frontier:
+                q = self.sampling.probabilities(model(torch.tensor([text]), model.new_cache(), rows=1).logits[0, -1])
+                rows.append((node, q))
+                if level == levels:
+                    continue
+                order = q.argsort(descending=True, stable=True).tolist()
+                rest = q.clone()
+                for _ in range(2):
+                    if self.drafter.drawn and rest.sum() > 0:
+                        x = int(inverse_cdf(rest, next(u)))
+                        rest[x] = 0
+                    else:
+                        x = next(t for t in order if t not in [tokens[i] for i, p in enumerate(parents) if p == node])
+                    tokens.append(x)
+                    parents.append(node)
+                    following.append((len(tokens) - 1, [*text, x]))
+            frontier = following
+        q = torch.stack([row for _, row in sorted(rows, key=lambda pair: pair[0])]) if self.drafter.drawn else None
+        return TokenTree(torch.tensor(tokens), torch.tensor(parents), q)
+
+    def observe(self, accepted, output):
+        assert output.logits.shape[1] == output.hidden.shape[1] == len(accepted) + 1
+
+
 def drafters(target, draft):
     return {
         "draft-model": DraftModel(draft, 4), "self": DraftModel(target, 3), "truncated": DraftModel(target.truncated(1), 5),
         "k=0": DraftModel(draft, 0), "prompt-lookup": PromptLookup(3, 6), "lookup-1": PromptLookup(1, 1),
+        "tree, drawn": Bushy(draft, drawn=True), "tree, top-2": Bushy(draft, drawn=False),
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["draft-model", "self", "truncated", "k=0", "prompt-lookup", "lookup-1"])
+@pytest.mark.parametrize("name", ["draft-model", "self", "truncated", "k=0", "prompt-lookup", "lookup-1", "tree, top-2"])
 def test_greedy_text_is_that_of_plain_decoding(target, draft, name):
     plain = generate(target, PROMPT, None, GREEDY, max_new_tokens=120)
     drafted = generate(target, PROMPT, drafters(target, draft)[name], GREEDY, max_new_tokens=120)
@@ -67,7 +115,7 @@ def test_greedy_text_is_that_of_plain_decoding(target, draft, name):
         assert drafted.stats.forwards == 30
 
 
-@pytest.mark.parametrize("name", ["none", "draft-model", "truncated", "prompt-lookup"])
+@pytest.mark.parametrize("name", ["none", "draft-model", "truncated", "prompt-lookup", "tree, drawn", "tree, top-2"])
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(), Sampling(0.7, top_p=0.9)])
 def test_after_every_round_the_cache_equals_a_fresh_prefill(target, draft, name, sampling):
     """Dropped slots poisoned with NaN. It catches a wrong rollback, a stale slot, a wrong position, in target and draft."""
@@ -90,6 +138,24 @@ def test_after_every_round_the_cache_equals_a_fresh_prefill(target, draft, name,
             cache.rollback(length)
             fresh = model(torch.tensor([committed]), model.new_cache(), rows=1).logits
             torch.testing.assert_close(after, fresh, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["draft-model", "tree, top-2"])
+def test_observe_shows_the_features_of_the_committed_path(target, draft, name):
+    """What a feature drafter would read equals the hidden states of a fresh prefill at the same tokens."""
+    committed, proposer = list(PROMPT), drafters(target, draft)[name].start(target, GREEDY, 40)
+    seen, original = [], proposer.observe
+
+    def observe(accepted, output):
+        seen.append((len(accepted), output))
+        original(accepted, output)
+
+    proposer.observe = observe
+    for _ in decoding.rounds(target, target.new_cache(60), committed, proposer, GREEDY, 40, frozenset(), Uniforms(0)):
+        count, output = seen[-1]
+        fresh = target(torch.tensor([committed[:-1]]), target.new_cache())
+        torch.testing.assert_close(output.hidden, fresh.hidden[:, -count - 1 :], rtol=0, atol=1e-12)
+        torch.testing.assert_close(output.logits, fresh.logits[:, -count - 1 :], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
@@ -144,7 +210,8 @@ def test_uniforms_depend_on_their_key_alone():
     assert goodness_of_fit(torch.histc(many, 20, 0, 1).tolist(), [1 / 20] * 20)
 
 
-def test_sampled_pairs_fit_the_target(target, draft):
+@pytest.mark.parametrize("drafter", [DraftModel(tiny_model(2, 11, 1, 1.5), 1), Bushy(tiny_model(2, 11, 1, 1.5), drawn=True)])
+def test_sampled_pairs_fit_the_target(target, drafter):
     """The statistical twin of test_exactness.py: pairs of first tokens over independent seeds, exact probabilities."""
     with torch.inference_mode():
         first = Sampling().probabilities(target(torch.tensor([PROMPT]), target.new_cache(), rows=1).logits[0, -1])
@@ -153,8 +220,8 @@ def test_sampled_pairs_fit_the_target(target, draft):
             for x in range(11)
         ])  # fmt: skip
     counts = torch.zeros(11, 11)
-    for seed in range(1500):
-        x, y = generate(target, PROMPT, DraftModel(draft, 1), max_new_tokens=2, seed=seed).tokens
+    for seed in range(1000):
+        x, y = generate(target, PROMPT, drafter, max_new_tokens=2, seed=seed).tokens
         counts[x, y] += 1
     assert goodness_of_fit(counts.flatten().tolist(), joint.flatten().tolist()), str(goodness_of_fit(counts.flatten(), joint.flatten()))
 

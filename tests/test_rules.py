@@ -270,7 +270,7 @@ CONTROL_SEED = 5
 def test_negative_control_the_wrong_kind_of_siblings(name):
     kind, prepare = CONTROLS[name]
     right, wrong = (
-        max(law_distance(tree_law([-1, -1], kind, e, 4, seed=CONTROL_SEED, prepare=f), target_law(table(CONTROL_SEED, 4), 2)) for e in (0, 1))
+        max(law_distance(tree_law([-1, -1], kind, edge, 4, CONTROL_SEED, f), target_law(table(CONTROL_SEED, 4), 2)) for edge in (0, 1))
         for f in (None, prepare)
     )
     assert right < 1e-12

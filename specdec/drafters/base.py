@@ -23,7 +23,8 @@ class Proposer(Protocol):
             uniforms: the drafter draws with Purpose.DRAFT at position len(committed).
 
         Returns:
-            The tree. Its q must be the very distributions that the tokens were drawn from, or None if they were not drawn.
+            The tree. Its q must be the very distributions that the tokens were drawn from, siblings without replacement, or None
+            if they were not drawn. Its shape must not depend on drawn values.
         """
         ...
 
