@@ -1,0 +1,74 @@
+"""A student's StaticCache seen from outside: all that the checks of chapter 05 know of its inside goes through these functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograder.checks.core import Wrong, call
+from autograder.checks.tiny import HEAD_DIM, HEADS, device
+
+SLOTS = 24
+
+
+def new_cache(kind: Callable, slots: int = SLOTS) -> Any:
+    cache = call(kind, HEADS, slots, HEAD_DIM, device(), torch.float64, what="StaticCache(heads, max_length, head_dim, device, dtype)")
+    if storage(cache)[0].shape[1] != slots:
+        raise Wrong("the cache has another max_length", f"{slots} slots", f"{storage(cache)[0].shape[1]} slots")
+    if length_of(cache) != 0:
+        raise Wrong("a new cache is not empty", "cache.length is 0", repr(cache.length))
+    return cache
+
+
+def storage(cache: Any) -> tuple[Tensor, Tensor]:
+    """The two preallocated tensors, or Wrong if they are not what the task asks for."""
+    found = []
+    for name in ("keys", "values"):
+        tensor = getattr(cache, name, None)
+        asked = f"a tensor ({HEADS}, max_length, {HEAD_DIM}), float64, on {device()}"
+        if not isinstance(tensor, Tensor):
+            raise Wrong(f"the cache has no tensor `{name}`", asked, repr(tensor)[:100], "Allocate it once, in __init__.")
+        shape = tuple(tensor.shape)
+        if (shape[:1], shape[2:]) != ((HEADS,), (HEAD_DIM,)) or tensor.dtype != torch.float64 or tensor.device.type != device():
+            raise Wrong(f"`{name}` has the wrong shape, dtype or device", asked, f"{shape}, {tensor.dtype}, {tensor.device}")
+        found.append(tensor)
+    return found[0], found[1]
+
+
+def poison(cache: Any) -> None:
+    """NaN into every slot that is not in use."""
+    for tensor in storage(cache):
+        tensor[:, length_of(cache) :] = torch.nan
+
+
+def unchanged(cache: Any, before: list[Tensor]) -> bool:
+    """Bit by bit: slots that were never written may hold NaN, which is not equal to itself."""
+    return all(torch.equal(a.view(torch.int64), b.view(torch.int64)) for a, b in zip(before, storage(cache)))
+
+
+def length_of(cache: Any) -> int:
+    length = getattr(cache, "length", None)
+    try:
+        return int(length)
+    except (TypeError, ValueError):
+        raise Wrong("the cache has no number `length`", "cache.length counts the slots in use", repr(length)) from None
+
+
+def pointers(cache: Any) -> list[int]:
+    return [tensor.data_ptr() for tensor in storage(cache)]
+
+
+def read(cache: Any) -> tuple[Tensor, Tensor]:
+    answer = call(cache.read, what="cache.read()")
+    if not (isinstance(answer, (tuple, list)) and len(answer) == 2 and all(isinstance(part, Tensor) for part in answer)):
+        raise Wrong("read() did not return the pair (keys, values)", "two tensors (heads, length, head_dim)", repr(answer)[:150])
+    for part in answer:
+        if tuple(part.shape) != (HEADS, length_of(cache), HEAD_DIM):
+            raise Wrong(
+                "read() returns other slots than those in use", f"shape {(HEADS, length_of(cache), HEAD_DIM)}", f"{tuple(part.shape)}",
+                "Slice: self.keys[:, : self.length].",
+            )  # fmt: skip
+    return answer[0], answer[1]

@@ -1,0 +1,219 @@
+"""What a check is: a function of the student's functions and a seed that returns a Result.
+
+A check never trusts what it gets. It calls the student's code through `call`, which turns an exception into a short message
+with the student's own line; it draws every random number itself; and it raises Wrong where it knows what went wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import linecache
+import signal
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+OURS = (HERE, HERE.parents[1] / "specdec")  # code that is never the student's
+SECONDS = 20.0  # a check's time limit; an endless loop is then a message, not a hanging kernel
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of one check, as plain data.
+
+    message: on success what was shown, otherwise the named mistake.
+    expected, got, hint: for a failure, one or a few lines each.
+    picture: keyword arguments of `figures.draw`, or None.
+    printed: the first lines that the student's code printed meanwhile, warnings included.
+    """
+
+    passed: bool
+    message: str
+    expected: str = ""
+    got: str = ""
+    hint: str = ""
+    picture: dict[str, Any] | None = None
+    printed: str = ""
+    facts: dict[str, float] = field(default_factory=dict)
+
+
+class Signal(Exception):
+    """Passes through the student's code on its way to the check: `call` does not report it as the student's exception."""
+
+
+class Wrong(Signal):
+    """A check has seen what is wrong. `mistake` names it; the rest is as in Result."""
+
+    def __init__(self, mistake: str, expected: str = "", got: str = "", hint: str = "", picture: dict | None = None):
+        super().__init__(mistake)
+        self.result = Result(False, mistake, expected, got, hint, picture)
+
+
+class OutOfTime(BaseException):
+    """Raised inside the student's code when time is up. Not an Exception, so that `except Exception` does not swallow it."""
+
+    def __init__(self, seconds: float):
+        super().__init__(f"not finished after {seconds:.0f} s")
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """An entry of a catalogue: a wrong variant of a function, by which the same mistake is recognised in a student's."""
+
+    name: str
+    hint: str
+    variant: Any
+
+
+_registry: dict[str, tuple[Callable[..., Result], float]] = {}
+
+
+def register(name: str, seconds: float = SECONDS) -> Callable:
+    """Makes a function a check: `function(*student_functions, seed) -> Result`. Names are `NN.what`."""
+
+    def add(function: Callable[..., Result]) -> Callable[..., Result]:
+        _registry[name] = (function, seconds)
+        return function
+
+    return add
+
+
+def load(chapter: str) -> None:
+    """Imports the checks of a chapter, `NN_slug.py` beside this file. A name cannot start with a digit in an import statement."""
+    for path in HERE.glob(f"{chapter}_*.py"):
+        importlib.import_module(f"autograder.checks.{path.stem}")
+
+
+def names(chapter: str | None = None) -> list[str]:
+    """The names of all checks, or of one chapter's, in the order in which an exercise asks for them."""
+    for path in sorted(HERE.glob("[0-9][0-9]_*.py")):
+        load(path.stem[:2])
+    return [name for name in _registry if chapter is None or name.startswith(f"{chapter}.")]
+
+
+def run(name: str, *functions: Any, seed: int = 0) -> Result:
+    """Runs one check. Whatever the student's code does, the answer is a Result.
+
+    Raises:
+        KeyError: if there is no such check.
+    """
+    load(name.partition(".")[0])
+    if name not in _registry:
+        raise KeyError(f"no check is called {name!r}; there are {', '.join(names())}")
+    function, seconds = _registry[name]
+    output = _FirstLines()
+    try:
+        with _quiet(output), time_limit(seconds):
+            result = function(*functions, seed=seed)
+    except Wrong as wrong:
+        result = wrong.result
+    except OutOfTime as late:
+        result = Result(
+            False,
+            str(late),
+            hint="Look for a loop that never ends: a `while` whose condition does not change, or a step that emits no token.",
+        )
+    return replace(result, printed=output.text())
+
+
+def call(function: Callable, *args: Any, what: str = "") -> Any:
+    """The student's function on these arguments.
+
+    Raises:
+        Wrong: if the function is still a stub or raises; `what` says which call it was.
+    """
+    try:
+        return function(*args)
+    except Signal:
+        raise
+    except NotImplementedError as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        name = frames[-1].name if frames else "this"  # the stub may be another function, which this one calls
+        raise Wrong(
+            f"{name} is not written yet",
+            hint="Replace the line `raise NotImplementedError(...)` with your code, run that cell, then this one.",
+        ) from error
+    except Exception as error:
+        raise Wrong(
+            f"your code raised {type(error).__name__}: {_shortened(str(error) or 'no message')}",
+            expected=f"a result from {what}" if what else "",
+            got=_students_line(error),
+        ) from error
+
+
+def _shortened(text: str, limit: int = 300) -> str:
+    return text if len(text) <= limit else text[:limit] + " …"
+
+
+def _students_line(error: BaseException) -> str:
+    """The innermost line of the traceback that is the student's own: not a library's, not the check's."""
+    frame, found = error.__traceback__, None
+    while frame is not None:
+        name = frame.tb_frame.f_code.co_filename
+        if "site-packages" not in name and not any(folder in Path(name).parents for folder in OURS):
+            found = frame
+        frame = frame.tb_next
+    if found is None:
+        return f"{type(error).__name__} before your code ran: do the arguments fit the task's description?"
+    code = found.tb_frame.f_code
+    line = linecache.getline(code.co_filename, found.tb_lineno).strip()
+    return f"{type(error).__name__} in {code.co_name}, line {found.tb_lineno}" + (f": {_shortened(line, 120)}" if line else "")
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raises OutOfTime in the main thread after `seconds`. Elsewhere, and where there is no SIGALRM, nothing is limited."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(signum: int, frame: Any) -> None:
+        raise OutOfTime(seconds)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    start, (left, every) = time.monotonic(), signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again each second
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if left:  # somebody else's timer was running
+            signal.setitimer(signal.ITIMER_REAL, max(0.01, left - (time.monotonic() - start)), every)
+
+
+class _FirstLines(io.TextIOBase):
+    """Keeps the beginning of what is written to it: a print in a function that is called 50,000 times must not fill memory."""
+
+    def __init__(self, lines: int = 8, characters: int = 800):
+        super().__init__()
+        self._lines, self._limit, self._kept, self._size = lines, characters, io.StringIO(), 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self._kept.write(text[: max(0, self._limit - self._size)])
+        self._size += len(text)
+        return len(text)
+
+    def text(self) -> str:
+        lines = self._kept.getvalue().splitlines()
+        cut = len(lines) > self._lines or self._size > self._limit
+        return "\n".join(lines[: self._lines]) + ("\n…" if cut else "")
+
+
+@contextlib.contextmanager
+def _quiet(output: _FirstLines) -> Iterator[None]:
+    """Prints and warnings go to `output`: to nbgrader anything on stderr would make a right answer wrong."""
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = lambda message, category, *_args, **_kwargs: output.write(f"{category.__name__}: {message}\n")
+        yield

@@ -1,0 +1,21 @@
+"""Calls the draft once more than it needs.
+
+Caught by: 02.spec_step
+Says: draft is called for
+"""
+
+def spec_step(prefix, target, draft, k, rng):
+    drafted, qs = [], []
+    for _ in range(k):
+        q = draft(prefix + tuple(drafted))
+        drafted.append(rng.categorical(q))
+        qs.append(q)
+    emitted = []
+    for i, x in enumerate(drafted):
+        p, q = target(prefix + tuple(drafted[:i])), qs[i]
+        if accept_or_reject(p[x], q[x], rng.uniform()):
+            emitted.append(x)
+        else:
+            return emitted + [rng.categorical(residual_dist(p, q))]
+    draft(prefix + tuple(drafted))
+    return emitted + [rng.categorical(target(prefix + tuple(drafted)))]

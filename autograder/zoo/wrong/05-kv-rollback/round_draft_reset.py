@@ -1,0 +1,14 @@
+"""Empties the draft's cache after each round.
+
+Caught by: 05.speculate
+Says: the draft's cache drops too much
+"""
+
+def speculate(target, draft, target_cache, draft_cache, tokens, k):
+    drafts = []
+    for _ in range(k):
+        lacking = (tokens + drafts)[draft_cache.length :]
+        drafts.append(int(draft(lacking, draft_cache)[-1].argmax()))
+    emitted = verify_and_rollback(target, target_cache, tokens[-1], drafts)
+    draft_cache.rollback(0)
+    return emitted

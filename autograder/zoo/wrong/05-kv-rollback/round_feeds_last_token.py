@@ -1,0 +1,14 @@
+"""Feeds the newest token only, also after full acceptance.
+
+Caught by: 05.speculate
+Says: misses the last drafted token
+"""
+
+def speculate(target, draft, target_cache, draft_cache, tokens, k):
+    drafts = []
+    for _ in range(k):
+        lacking = (tokens + drafts)[-1:]
+        drafts.append(int(draft(lacking, draft_cache)[-1].argmax()))
+    emitted = verify_and_rollback(target, target_cache, tokens[-1], drafts)
+    draft_cache.rollback(min(draft_cache.length, len(tokens) + len(emitted) - 1))
+    return emitted

@@ -1,0 +1,14 @@
+"""Trusts the draft.
+
+Caught by: 05.verify_and_rollback
+Says: accepts every draft
+"""
+
+def verify_and_rollback(model, cache, last, drafts):
+    start = cache.length
+    choices = model([last] + drafts, cache).argmax(-1).tolist()
+    accepted = 0
+    while accepted < len(drafts) and True:
+        accepted += 1
+    cache.rollback(start + 1 + accepted)
+    return drafts[:accepted] + [choices[accepted]]

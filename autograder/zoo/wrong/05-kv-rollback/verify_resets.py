@@ -1,0 +1,14 @@
+"""Empties the cache after a rejection.
+
+Caught by: 05.verify_and_rollback
+Says: reset instead of rollback
+"""
+
+def verify_and_rollback(model, cache, last, drafts):
+    start = cache.length
+    choices = model([last] + drafts, cache).argmax(-1).tolist()
+    accepted = 0
+    while accepted < len(drafts) and drafts[accepted] == choices[accepted]:
+        accepted += 1
+    cache.rollback(0)
+    return drafts[:accepted] + [choices[accepted]]
