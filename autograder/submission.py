@@ -62,52 +62,60 @@ def _assignment(student: str, path: Path, known: list[str]) -> Submission:
     return Submission(student, path.name, None, "missing", (what,))
 
 
-def read(path: Path) -> NotebookNode:
-    """The notebook in the file, in today's format.
+@dataclass(frozen=True)
+class Cell:
+    """What counts of a submitted cell: its text, and the ids by which it is known again. Outputs, however large, are dropped."""
+
+    cell_type: str
+    source: str
+    id: str
+    grade_id: str
+
+
+def read(path: Path) -> list[Cell]:
+    """The cells of the notebook in the file, nbformat 3 or 4, valid in every detail or not.
 
     Raises:
-        Unreadable: saying why it is none.
+        Unreadable: saying why it is no notebook.
     """
     try:
         plain = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise Unreadable(f"the file is not JSON ({type(error).__name__}: {str(error)[:120]})") from error
-    if not isinstance(plain, dict) or not isinstance(plain.get("cells", plain.get("worksheets")), list):
-        raise Unreadable("the file is JSON, but no notebook: it has no list of cells")
     try:
-        notebook = nbformat.reads(json.dumps(plain), as_version=4)
-        return nbformat.from_dict({**notebook, "cells": [_cell(cell) for cell in notebook.cells]})
-    except Exception as error:  # nbformat raises whatever a malformed notebook makes it stumble over
-        raise Unreadable(f"the notebook is malformed ({type(error).__name__}: {str(error)[:120]})") from error
+        sheets = [plain] if "cells" in plain else plain["worksheets"]  # nbformat 3 has worksheets
+        return [_cell(cell) for sheet in sheets for cell in sheet["cells"]]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise Unreadable("the file is JSON, but no notebook: it has no list of cells") from error
 
 
-def _cell(cell: dict) -> dict:
-    """What counts of a cell: type, text, and the ids by which it is known again. Outputs, however large, are dropped."""
-    source, metadata = cell.get("source", ""), cell.get("metadata", {})
-    grade = metadata.get("nbgrader", {}) if isinstance(metadata, dict) else {}
-    return {
-        "cell_type": str(cell.get("cell_type")),
-        "source": "".join(source) if isinstance(source, list) else str(source),
-        "id": str(cell.get("id", "")),
-        "grade_id": str(grade.get("grade_id", "")) if isinstance(grade, dict) else "",
-    }
+def _cell(cell: dict) -> Cell:
+    source = cell.get("source", cell.get("input", ""))
+    metadata = cell.get("metadata")
+    grade = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    return Cell(
+        cell_type=str(cell.get("cell_type")),
+        source="".join(map(str, source)) if isinstance(source, list) else str(source),
+        id=str(cell.get("id", "")),
+        grade_id=str(grade.get("grade_id", "")) if isinstance(grade, dict) else "",
+    )
 
 
-def rebuild(submitted: NotebookNode, release: NotebookNode) -> tuple[NotebookNode, list[str]]:
+def rebuild(submitted: list[Cell], release: NotebookNode) -> tuple[NotebookNode, list[str]]:
     """The release with the student's solution cells in it, and the student's other code cells where they stood. Also remarks.
 
     Checks and given cells are the release's own, whether the student's copy edited, duplicated or deleted them, so that nbgrader
     meets nothing unexpected. A cell is known by its grade_id, its id or its text; a solution, where all are lost, by the name of the
     function that it defines.
     """
-    match = _matches(submitted.cells, release.cells)
+    match = _matches(submitted, release.cells)
     extras: dict[int, list[str]] = {}
     anchor = -1
-    for number, cell in enumerate(submitted.cells):
+    for number, cell in enumerate(submitted):
         anchor = match.get(number, anchor)
         if number not in match and cell.cell_type == "code" and cell.source.strip() and not _is_given(cell, release.cells):
             extras.setdefault(anchor, []).append(cell.source)
-    texts = {place: submitted.cells[number].source for number, place in match.items()}
+    texts = {place: submitted[number].source for number, place in match.items()}
     rebuilt, notes = nbformat.from_dict({**release, "cells": []}), []
     for place in range(-1, len(release.cells)):
         if place >= 0:
@@ -122,7 +130,7 @@ def rebuild(submitted: NotebookNode, release: NotebookNode) -> tuple[NotebookNod
     return rebuilt, notes
 
 
-def _matches(submitted: list, release: list) -> dict[int, int]:
+def _matches(submitted: list[Cell], release: list[NotebookNode]) -> dict[int, int]:
     """{index of a submitted cell: index of the release's cell that it is}. The first of several copies counts; others are extras."""
     match: dict[int, int] = {}
 
@@ -144,7 +152,7 @@ def _is_solution(cell: NotebookNode) -> bool:
     return bool(cell.metadata.get("nbgrader", {}).get("solution"))
 
 
-def _is_given(cell: NotebookNode, release: list) -> bool:
+def _is_given(cell: Cell, release: list[NotebookNode]) -> bool:
     """Another copy of a cell that the release has."""
     return any(cell.source.strip() == given.source.strip() for given in release)
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the tests need beside Python: Chromium (pages are opened in it) and bubblewrap (submissions are graded inside it).
+# What the tests need beside Python: Chromium (pages are opened in it) and bubblewrap (reserved for grading inside a sandbox).
 # Does nothing where both are there. Elsewhere it installs Debian's packages; without apt, or without root, it says what to install.
 set -eu
 

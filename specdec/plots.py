@@ -147,4 +147,5 @@ def table_html(header: Sequence[object], rows: Sequence[Sequence[object]]) -> st
         shown = (re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", escape(str(cell))) for cell in cells)
         return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in shown) + "</tr>"
 
-    return f'<table class="table dataframe"><thead>{line(header, "th")}</thead><tbody>{"".join(line(row, "td") for row in rows)}</tbody></table>'
+    body = "".join(line(row, "td") for row in rows)
+    return f'<table class="table dataframe"><thead>{line(header, "th")}</thead><tbody>{body}</tbody></table>'

@@ -168,9 +168,12 @@ def _shown(values: Sequence[float], most: int = 5) -> str:
 # -- spec_step ---------------------------------------------------------------------------------------------------------
 
 
+PROBE_SECONDS = 5.0
+
+
 def _probe(student: Callable, seed: int) -> None:
-    """One ordinary step within 5 seconds, so that an endless loop is not waited for as long as thousands of steps."""
-    with time_limit(5):
+    """One ordinary step within a few seconds, so that an endless loop is not waited for as long as thousands of steps."""
+    with time_limit(PROBE_SECONDS):
         emitted_tokens(student, PREFIX, Models(grid_tables(seed)), 2, Sampling(seed))
 
 
@@ -194,6 +197,7 @@ def spec_step(student: Callable, seed: int) -> Result:
             found = law_of_step(student, tables, PREFIX, k, calls)
         except TooManyUniforms:  # tokens by inverse CDF: one draft is enough for these cases
             k = 1
+            calls.clear()
             found = law_of_step(student, tables, PREFIX, k, calls)
         if law_distance(found, right_law(tables, PREFIX, k)) > EXACT:
             _explain(what, tables, PREFIX, k, found, student, seed)

@@ -57,8 +57,10 @@ def length_of(cache: Any) -> int:
         raise Wrong("the cache has no number `length`", "cache.length counts the slots in use", repr(length)) from None
 
 
-def pointers(cache: Any) -> list[int]:
-    return [tensor.data_ptr() for tensor in storage(cache)]
+def has_moved(cache: Any, placed: tuple[Tensor, Tensor]) -> bool:
+    """Whether the cache's tensors are others than those that `storage` gave before. They must be kept until then: a new tensor may
+    lie where one that is gone has been."""
+    return any(now.data_ptr() != before.data_ptr() for now, before in zip(storage(cache), placed))
 
 
 def read(cache: Any) -> tuple[Tensor, Tensor]:

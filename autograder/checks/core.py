@@ -109,9 +109,9 @@ def run(name: str, *functions: Any, seed: int = 0) -> Result:
     if name not in _registry:
         raise KeyError(f"no check is called {name!r}; there are {', '.join(names())}")
     function, seconds = _registry[name]
-    output = _FirstLines()
+    prints, remarks = _FirstLines(), _FirstLines(3)
     try:
-        with _quiet(output), time_limit(seconds):
+        with _quiet(prints, remarks), time_limit(seconds):
             result = function(*functions, seed=seed)
     except Wrong as wrong:
         result = wrong.result
@@ -121,7 +121,7 @@ def run(name: str, *functions: Any, seed: int = 0) -> Result:
             str(late),
             hint="Look for a loop that never ends: a `while` whose condition does not change, or a step that emits no token.",
         )
-    return replace(result, printed=output.text())
+    return replace(result, printed="\n".join(filter(None, [remarks.text(), prints.text()])))
 
 
 def call(function: Callable, *args: Any, what: str = "") -> Any:
@@ -211,9 +211,9 @@ class _FirstLines(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def _quiet(output: _FirstLines) -> Iterator[None]:
-    """Prints and warnings go to `output`: to nbgrader anything on stderr would make a right answer wrong."""
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), warnings.catch_warnings():
+def _quiet(prints: _FirstLines, remarks: _FirstLines) -> Iterator[None]:
+    """Catches prints, and warnings apart from them: to nbgrader anything on stderr would make a right answer wrong."""
+    with contextlib.redirect_stdout(prints), contextlib.redirect_stderr(prints), warnings.catch_warnings():
         warnings.simplefilter("default")
-        warnings.showwarning = lambda message, category, *_args, **_kwargs: output.write(f"{category.__name__}: {message}\n")
+        warnings.showwarning = lambda message, category, *_args, **_kwargs: remarks.write(f"{category.__name__}: {message}\n")
         yield

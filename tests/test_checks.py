@@ -1,0 +1,216 @@
+"""The checks against submissions whose verdict is known: right ones in several styles, and each mistake by its name."""
+
+import importlib
+import math
+
+import pytest
+
+from autograder import checks, zoo
+from autograder.checks import rejection_mistakes, stepping
+from autograder.checks.core import Wrong
+from specdec.law import law_distance
+
+chapter_02 = importlib.import_module("autograder.checks.02_rejection_rule")
+ASSIGNMENTS = ("02-rejection-rule", "04-speedup", "05-kv-rollback")
+
+
+def verdicts(assignment, case, names=None, seed=0):
+    """{check: Result} of a case, on the functions that the exercise hands to each check."""
+    functions = zoo.functions(assignment, case)
+    asked = zoo.checks(assignment)
+    return {name: checks.run(name, *(functions[f] for f in asked[name]), seed=seed) for name in names or asked}
+
+
+def by_name(cases):
+    return pytest.mark.parametrize("case", cases, ids=str)
+
+
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+def test_an_exercise_asks_for_every_check_of_its_chapter(assignment):
+    assert list(zoo.checks(assignment)) == checks.names(assignment[:2])
+    assert len(zoo.cases("right", assignment)) >= 2
+
+
+@by_name(zoo.cases("right"))
+def test_right_submissions_pass_every_check(case):
+    names = [name for name in zoo.checks(case.assignment) if name != "02.equivalence"]
+    for name, result in verdicts(case.assignment, case, names, seed=5).items():
+        assert result.passed, f"{name}: {result}"
+
+
+def test_a_right_step_passes_the_sampling_check():
+    case = zoo.case("right", "02-rejection-rule", "recursion")
+    result = verdicts(case.assignment, case, ["02.equivalence"])["02.equivalence"]
+    assert result.passed
+    assert result.facts["tv"] < 0.01
+    assert result.facts["kl"] < 0.01
+
+
+@by_name([case for case in zoo.cases("wrong") if case.path.stem != "step_endless"])
+def test_each_mistake_is_caught_by_its_check_and_named(case):
+    result = verdicts(case.assignment, case, [case.check])[case.check]
+    assert not result.passed
+    assert case.says
+    assert case.says in result.message
+    assert "\n" not in result.message
+    assert len(checks.CheckFailed(case.check, result).lines()) < 15
+
+
+def test_an_endless_loop_is_a_message_after_some_seconds(monkeypatch):
+    monkeypatch.setattr(chapter_02, "PROBE_SECONDS", 0.3)
+    case = zoo.case("wrong", "02-rejection-rule", "step_endless")
+    result = verdicts(case.assignment, case, [case.check])[case.check]
+    assert not result.passed
+    assert case.says in result.message
+
+
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+def test_stubs_fail_with_the_advice_to_write_them(assignment):
+    def stub(*_):
+        raise NotImplementedError
+
+    for name, asked in zoo.checks(assignment).items():
+        result = checks.run(name, *[stub] * len(asked))
+        assert not result.passed
+        assert "not written yet" in result.message
+        assert "NotImplementedError" in result.hint
+
+
+# -- the exact law -----------------------------------------------------------------------------------------------------
+
+
+def grid_distances(step, seed):
+    """The total variation between a step's law and the right one, for one case of the check after the other."""
+    tables = stepping.grid_tables(seed)
+    for prefix, k in stepping.GRID_CASES:
+        try:
+            found = stepping.law_of_step(step, tables, prefix, k)
+        except Wrong:  # no token at all, for instance
+            yield 1.0
+        else:
+            yield law_distance(found, stepping.right_law(tables, prefix, k))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_right_step_has_the_closed_form_s_law(seed):
+    assert max(grid_distances(rejection_mistakes.step, seed)) < 1e-12
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_mistake_of_the_catalogue_is_far_from_the_right_law(seed):
+    for mistake in rejection_mistakes.STEP:
+        assert any(distance > 0.01 for distance in grid_distances(mistake.variant, seed)), mistake.name
+
+
+@pytest.mark.parametrize("shift", [-0.02, -0.001, 0.001, 0.02])
+def test_a_threshold_that_is_off_by_little_is_seen(shift):
+    def step(*arguments):
+        return rejection_mistakes.step(*arguments, accept=lambda p, q, x, rng: rng.uniform() < p[x] / q[x] + shift)
+
+    assert any(distance > 0.01 for distance in grid_distances(step, 0))
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        lambda p, q, x, rng: rng.uniform() < p[x] / q[x],
+        lambda p, q, x, rng: rng.uniform() <= p[x] / q[x],
+        lambda p, q, x, rng: rng.uniform() * q[x] < p[x],
+        lambda p, q, x, rng: not rng.uniform() >= min(1, p[x] / q[x]),
+        lambda p, q, x, rng: 1 - rng.uniform() < p[x] / q[x],
+        lambda p, q, x, rng: rng.uniform() > 1 - p[x] / q[x],
+        lambda p, q, x, rng: p[x] >= q[x] or rng.uniform() < p[x] / q[x],
+    ],
+)
+def test_the_law_is_exact_however_the_comparison_is_written(accept):
+    assert max(grid_distances(lambda *arguments: rejection_mistakes.step(*arguments, accept=accept), 0)) < 1e-12
+
+
+def test_tables_depend_on_the_context_and_on_the_seed():
+    first, second = stepping.grid_tables(1), stepping.grid_tables(2)
+    contexts = [(*stepping.PREFIX, x) for x in range(4)]
+    assert len({str(first(context)) for context in contexts}) > 2
+    assert any(first(context) != second(context) for context in contexts)
+    for context in (*contexts, *stepping.PREFIXES):
+        for distribution in first(context):
+            assert sum(distribution) == 1
+            assert all(6 % x.denominator == 0 for x in distribution)
+
+
+# -- the sampling check ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_sampling_noise_stays_below_the_demand(seed):
+    """Chernoff's bound, over all subsets of the vocabulary, for TV >= 0.01 of 25,000 independent pairs of tokens."""
+    law = chapter_02.pair_law(chapter_02.peaked_tables(seed))
+    total = 0.0
+    for subset in ({0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}):
+        counts = [0.0, 0.0, 0.0]  # P(a pair has 0, 1, 2 tokens in the subset)
+        for pair, mass in law.items():
+            counts[sum(token in subset for token in pair)] += mass
+        level = counts[1] + 2 * counts[2] + 2 * chapter_02.CLOSE
+        exponents = (
+            math.log(sum(mass * math.exp(s * n) for n, mass in enumerate(counts))) - s * level for s in (i / 100 for i in range(1, 300))
+        )
+        total += math.exp(chapter_02.PAIRS * min(exponents))
+    assert total < chapter_02.FALSE_FAIL
+
+
+def test_the_sampling_check_sees_a_step_that_resamples_from_p():
+    case = zoo.case("wrong", "02-rejection-rule", "step_residual_from_p")
+    result = verdicts(case.assignment, case, ["02.equivalence"])["02.equivalence"]
+    assert not result.passed
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_prints_a_few_lines_and_no_traceback():
+    with pytest.raises(checks.CheckFailed) as failed:
+        checks.check("04.expected_tokens", lambda alpha, k: k + 1)
+    lines = failed.value._render_traceback_()
+    assert lines[0].startswith("✗ 04.expected_tokens: always K + 1 tokens")
+    assert [line.split()[0] for line in lines[1:]] == ["expected", "got", "hint"]
+
+
+def test_an_exception_of_the_student_is_reported_with_its_line():
+    def speedup(alpha, k, c):
+        return [alpha][k]
+
+    result = checks.run("04.speedup", speedup)
+    assert "IndexError" in result.message
+    assert "in speedup" in result.got
+    assert "[alpha][k]" in result.got
+
+
+def test_prints_and_warnings_are_shown_and_cost_nothing(capsys):
+    case = zoo.case("right", "04-speedup", "numpy_table")
+    functions = zoo.functions(case.assignment, case)
+    checks.check("04.optimal_k", functions["optimal_k"])
+    shown = capsys.readouterr()
+    assert "best of 65" in shown.out
+    assert "the draft is too dear" in shown.out
+    assert shown.err == ""
+
+
+def test_an_unknown_check_names_those_that_there_are():
+    with pytest.raises(KeyError, match=r"02\.exact_law"):
+        checks.run("02.nothing", None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("acceptance", {"points": [(0.1, 0.1), (1.2, 1.0)]}),
+        ("law", {"right": {(0,): 0.5, (1, 0): 0.5}, "student": {(0,): 1.0}}),
+        ("slots", {"rows": {"before": ["prefix", "draft"], "after": ["prefix", "dropped"]}, "title": "t"}),
+    ],
+)
+def test_pictures_are_drawn_from_plain_data(kind, data, tmp_path):
+    from autograder.checks.figures import draw
+
+    figure = draw(kind, **data)
+    figure.savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 1000
+    assert figure.axes[0].get_xlabel()
