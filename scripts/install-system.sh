@@ -1,12 +1,11 @@
 #!/bin/sh
-# What the tests need beside Python: Chromium (pages are opened in it) and bubblewrap (reserved for grading inside a sandbox).
-# Does nothing where both are there. Elsewhere it installs Debian's packages; without apt, or without root, it says what to install.
+# What the tests need beside Python: Chromium, in which they open the built pages.
+# Does nothing where it is there. Elsewhere it installs Debian's packages; without apt, or without root, it says what to install.
 set -eu
 
 missing=""
 command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 \
     || missing="$missing chromium"
-command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
 [ -n "$missing" ] || exit 0
 

@@ -46,3 +46,18 @@ def test_rounds_html_colours_each_token_and_escapes_the_text():
     order = [html.index(f'title="{kind}"') for kind in ("accepted", "recovered", "plain")]
     assert order == sorted(order)
     assert html.count("border-left") == len(rounds)
+
+
+def test_cache_slots_draws_every_slot_where_it_lies():
+    rows = {"before": [("cached", "a"), ("free", "")], "after": [("newest", "b"), ("dropped", "c")]}
+    ax = plots.cache_slots(rows, first=7)
+    centres = [bar.get_x() + bar.get_width() / 2 for group in ax.containers for bar in group]
+    assert centres == pytest.approx([7, 8, 7, 8])
+    assert [text.get_text() for text in ax.texts] == ["a", "", "b", "c"]
+    assert [t.get_text() for t in ax.figure.legends[0].get_texts()] == ["cached", "free", "newest", "dropped"]
+
+
+def test_table_html_escapes_and_sets_bold():
+    html = plots.table_html(["a < b"], [["**3** & 4"]])
+    assert "<th>a &lt; b</th>" in html
+    assert "<td><strong>3</strong> &amp; 4</td>" in html
