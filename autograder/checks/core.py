@@ -135,8 +135,8 @@ def call(function: Callable, *args: Any, what: str = "") -> Any:
     except Signal:
         raise
     except NotImplementedError as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        name = frames[-1].name if frames else "this"  # the stub may be another function, which this one calls
+        *_, (frame, _line) = traceback.walk_tb(error.__traceback__)  # the stub may be a function that this one calls
+        name = frame.f_code.co_qualname.rpartition("<locals>.")[2]
         raise Wrong(
             f"{name} is not written yet",
             hint="Replace the line `raise NotImplementedError(...)` with your code, run that cell, then this one.",

@@ -60,6 +60,7 @@ def _curves(axes: Axes, curves: dict[str, Sequence[float]], title: str, ylabel: 
     for k, value, text in marks:
         axes.annotate(text, (k, value), textcoords="offset points", xytext=(4, 4), fontsize="small")
         axes.plot(k, value, "k*")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set(xlabel="draft length K", ylabel=ylabel, title=title)
     axes.legend(frameon=False, fontsize="small", ncols=1)
 

@@ -33,7 +33,7 @@ class CheckFailed(AssertionError):
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(text, width=110, subsequent_indent=indent)
+    return textwrap.wrap(text, width=100, subsequent_indent=indent)
 
 
 def _labelled(label: str, text: str) -> list[str]:
