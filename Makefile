@@ -78,7 +78,8 @@ site: fetch $(SITE)  ## build the book into _build/html; a warning is an error
 	@echo "The site is in _build/html"
 
 lab: fetch  ## open JupyterLab on the chapters
-	@$(BIN)/jupyter lab chapters
+	@root=; if [ "$$(id -u)" -eq 0 ]; then root=--allow-root; fi; \
+	$(BIN)/jupyter lab $$root chapters  # without the option Jupyter refuses to run as root, as in a container
 
 # -- checks --------------------------------------------------------------------------------------------------------
 
