@@ -97,6 +97,21 @@ def test_a_small_file_loads_and_loads_again_from_the_cache(cache, tmp_path, monk
     assert second.config == first.config
 
 
+def test_q_and_k_rows_leave_the_interleaved_order_of_the_file(cache, tmp_path):
+    """GGUF stores a rotated pair in rows 2j and 2j + 1 of a head; here its halves lie d / 2 apart. v keeps its order."""
+    path = write_gguf(tmp_path / "small.gguf")
+    stored = {tensor.name: np.array(tensor.data) for tensor in gguf.GGUFReader(path).tensors}
+    qkv = load_model(path, dtype=torch.float32).layers[1].attention.qkv.weight.numpy()
+    heads = {"q": (4, qkv[:16]), "k": (2, qkv[16:24])}
+    for name, (count, ours) in heads.items():
+        for head in range(count):
+            for j in range(2):  # head_dim 4: two pairs
+                for half in range(2):
+                    theirs = stored[f"blk.1.attn_{name}.weight"][4 * head + 2 * j + half]
+                    np.testing.assert_array_equal(ours[4 * head + 2 * half + j], theirs)
+    np.testing.assert_array_equal(qkv[24:], stored["blk.1.attn_v.weight"])
+
+
 def test_a_damaged_cache_entry_is_made_anew(cache, tmp_path):
     path = write_gguf(tmp_path / "small.gguf")
     weight = load_model(path).embedding.weight

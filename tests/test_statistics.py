@@ -29,6 +29,14 @@ def test_the_false_fail_rate_is_kept(false_fail):
     assert stats.binom.sf(failed - 1, runs, 1.3 * false_fail) > 1e-6, "chi-square is asymptotic, but not that far off"
 
 
+@pytest.mark.parametrize("false_fail", [1e-2, 1e-3, 1e-6, 1e-9])
+def test_the_false_fail_rate_is_kept_exactly_for_two_outcomes(false_fail):
+    """No sampling: the probabilities of all counts that fail a right program, added up."""
+    n, p = 300, 0.3
+    failing = [k for k in range(n + 1) if not goodness_of_fit([k, n - k], [p, 1 - p], false_fail)]
+    assert 0 < stats.binom.pmf(failing, n, p).sum() <= false_fail
+
+
 def test_rare_cells_do_not_break_the_bound():
     """20 cells of expectation 0.5: plain Pearson fails right programs far more often than it says; G with its bound does not."""
     n = 1000

@@ -104,8 +104,8 @@ check("04.speedup", speedup, hidden=True)
 # ## Task 3: the best draft length (4 points)
 #
 # Find the K with the largest speedup, from 0 up to `k_max`. Return the pair `(K, speedup)`. If no K above 0 is faster than plain decoding, the
-# answer is `(0, 1.0)`: do not speculate. Where several K are equally fast take the smallest. When every further draft helps (c = 0, or α = 1)
-# the answer is `k_max`.
+# answer is `(0, 1.0)`: do not speculate. Where several K are equally fast take the smallest. Where each further drafted token
+# helps (c = 0 and α > 0, or α = 1 and c < 1) the answer is `k_max`, or a smaller K from which on rounding makes all speedups equal.
 #
 # <details>
 # <summary>Hint</summary>
