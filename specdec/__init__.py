@@ -6,11 +6,12 @@
 
 from specdec.cache import CacheFull, KVCache
 from specdec.config import Config
-from specdec.decoding import Generation, Round, Stats, generate, stream
+from specdec.decoding import generate, stream
 from specdec.distributions import Sampling, acceptance_rate, kl_divergence, residual, total_variation
 from specdec.drafters import DraftModel, PromptLookup
 from specdec.law import law, law_distance
 from specdec.models import CheckpointError, Transformer, load_model, random_model
+from specdec.results import Generation, Round, Stats
 from specdec.theory import expected_tokens, optimal_k, speedup
 from specdec.tree import TokenTree
 from specdec.verification import Verdict, verify_block, verify_chain, verify_tree

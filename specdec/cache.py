@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +17,7 @@ class CacheFull(ValueError):
 
 
 class KVCache:
-    """Keys and values of one batch.
+    """Keys and values of one batch. Every row has a length of its own.
 
     Args:
         config: the model's shape: layers, kv_heads, head_dim.
@@ -38,20 +40,35 @@ class KVCache:
         shape = (config.layers, batch_size, config.kv_heads, max_length, config.head_dim)
         self.keys = torch.zeros(shape, device=device, dtype=dtype)
         self.values = torch.zeros(shape, device=device, dtype=dtype)
+        self.starts = torch.zeros(batch_size, device=device, dtype=torch.long)
         # Per layer, because a forward fills the layers one after the other.
-        self._lengths = [0] * config.layers
+        self._lengths = np.zeros((config.layers, batch_size), dtype=np.int64)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Slots of each row that every layer has filled. `starts` (B,) is the same on the device."""
+        return self._lengths[-1].tolist()
 
     @property
     def length(self) -> int:
-        """Slots that every layer has filled."""
-        return self._lengths[-1]
+        """Slots that the longest row has filled."""
+        return int(self._lengths[-1].max())
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether the rows have different lengths."""
+        return len(set(self.lengths)) > 1
+
+    @property
+    def batch_size(self) -> int:
+        return self.keys.shape[1]
 
     @property
     def bytes(self) -> int:
         return 2 * self.keys.numel() * self.keys.element_size()
 
     def require(self, new_tokens: int) -> None:
-        """Raises CacheFull if `new_tokens` more slots are not free."""
+        """Raises CacheFull if `new_tokens` more slots are not free in every row."""
         if self.length + new_tokens > self.max_length:
             raise CacheFull(
                 f"the cache holds {self.max_length} slots, {self.length} are filled, and {new_tokens} more were asked for"
@@ -62,33 +79,57 @@ class KVCache:
 
         Raises:
             CacheFull: if T slots are not free; nothing is written then.
-            ValueError: if k or v has another shape.
+            ValueError: if k or v has another shape, or the rows have different lengths (`write` takes those).
         """
         _, B, heads, _, dim = self.keys.shape
-        start, T = self._lengths[layer], k.shape[-2]
+        start, T = int(self._lengths[layer, 0]), k.shape[-2]
         if k.shape != v.shape or k.shape != (B, heads, T, dim):
             raise ValueError(f"k and v must be {(B, heads, 'T', dim)}, got {tuple(k.shape)} and {tuple(v.shape)}")
+        if B > 1 and (self._lengths[layer] != start).any():
+            raise ValueError(f"append needs rows of one length, got {self._lengths[layer].tolist()}")
         if start + T > self.max_length:
             raise CacheFull(f"the cache holds {self.max_length} slots, {start} are filled, and {T} more were asked for")
         self.keys[layer, :, :, start : start + T] = k
         self.values[layer, :, :, start : start + T] = v
-        self._lengths[layer] = start + T
+        self._advance(layer, T)
         return self.read(layer)
+
+    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Writes k, v (B, kv_heads, T, head_dim) into `slots` (B, T), which the caller took from `starts`; returns all slots.
+
+        Nothing is checked and nothing comes from the host, so that the call can be part of a CUDA graph.
+        """
+        rows = torch.arange(len(slots), device=slots.device).unsqueeze(-1)
+        self.keys[layer].transpose(1, 2)[rows, slots] = k.transpose(1, 2)
+        self.values[layer].transpose(1, 2)[rows, slots] = v.transpose(1, 2)
+        self._advance(layer, slots.shape[-1])
+        return self.keys[layer], self.values[layer]
+
+    def _advance(self, layer: int, T: int) -> None:
+        self._lengths[layer] += T
+        if layer == len(self._lengths) - 1:
+            self.starts += T
 
     def read(self, layer: int) -> tuple[Tensor, Tensor]:
         """Views of the filled slots, (B, kv_heads, length, head_dim) each."""
-        filled = self._lengths[layer]
+        filled = int(self._lengths[layer].max())
         return self.keys[layer, :, :, :filled], self.values[layer, :, :, :filled]
 
-    def rollback(self, length: int) -> None:
-        """Forgets every slot from `length` on. Nothing is copied or cleared: the slots are overwritten when they are next used.
+    def rollback(self, length: int | Sequence[int]) -> None:
+        """Forgets every slot from `length` on (one for all rows, or one a row).
+
+        Nothing is copied or cleared: the slots are overwritten when they are next used.
 
         Raises:
-            ValueError: if length is negative or above the present length.
+            ValueError: if a length is negative or above the present one.
         """
-        if not 0 <= length <= self.length:
-            raise ValueError(f"length must lie in [0, {self.length}], got {length}")
-        self._lengths = [length] * len(self._lengths)
+        wanted = np.broadcast_to(np.asarray(length), (self.batch_size,))
+        for new, present in zip(wanted.tolist(), self.lengths, strict=True):
+            if not 0 <= new <= present:
+                raise ValueError(f"length must lie in [0, {present}], got {new}")
+        self._lengths[:] = wanted
+        for row, new in enumerate(wanted.tolist()):
+            self.starts[row].fill_(new)
 
     def keep(self, slots: Sequence[int] | Tensor) -> None:
         """Keeps the accepted path of a tree: slot slots[i] moves to slots[0] + i, and the length becomes slots[0] + len(slots).
@@ -96,7 +137,7 @@ class KVCache:
         Slots before slots[0] stay. One gather in all layers at once.
 
         Args:
-            slots: absolute slot numbers, strictly increasing and below `length`.
+            slots: absolute slot numbers, strictly increasing and below `length`; the same in every row.
 
         Raises:
             ValueError: if they are not.
@@ -104,9 +145,36 @@ class KVCache:
         chosen = [int(slot) for slot in slots]
         if not chosen or chosen[0] < 0 or chosen[-1] >= self.length or any(a >= b for a, b in zip(chosen, chosen[1:])):
             raise ValueError(f"slots must be strictly increasing within [0, {self.length}), got {chosen}")
-        start, end = chosen[0], chosen[0] + len(chosen)
-        if chosen[-1] != end - 1:  # else they lie side by side already
-            index = torch.tensor(chosen, device=self.keys.device)
-            self.keys[:, :, :, start:end] = self.keys.index_select(3, index)
-            self.values[:, :, :, start:end] = self.values.index_select(3, index)
-        self.rollback(end)
+        if chosen[-1] - chosen[0] != len(chosen) - 1:  # else they lie side by side already
+            source = torch.tensor(chosen, device=self.keys.device).expand(self.batch_size, -1)
+            self.move(source, source[:, :1])
+        self.rollback(chosen[0] + len(chosen))
+
+    def move(self, slots: Tensor, start: Tensor) -> None:
+        """Copies slots (B, n) onto the n slots from start (B, 1) on, in all layers at once. No length changes.
+
+        Both live on the cache's device, and nothing is copied to the host.
+        """
+        target = start + torch.arange(slots.shape[-1], device=slots.device)
+        for tensor in (self.keys, self.values):
+            shape = (*tensor.shape[:3], slots.shape[-1], tensor.shape[-1])
+            gathered = tensor.gather(3, slots[None, :, None, :, None].expand(shape))
+            tensor.scatter_(3, target[None, :, None, :, None].expand(shape), gathered)
+
+    def row(self, index: int) -> KVCache:
+        """The cache of one row alone. It shares the tensors and the row's length."""
+        view = copy.copy(self)
+        one = slice(index, index + 1)
+        view.keys, view.values, view.starts = self.keys[:, one], self.values[:, one], self.starts[one]
+        view._lengths = self._lengths[:, one]
+        return view
+
+    def drop(self, index: int) -> None:
+        """Ends a row: the last row takes its place, and the batch is one row smaller. No memory is allocated or freed."""
+        last = self.batch_size - 1
+        if index != last:
+            self.keys[:, index], self.values[:, index] = self.keys[:, last], self.values[:, last]
+            self.starts[index] = self.starts[last]
+            self._lengths[:, index] = self._lengths[:, last]
+        self.keys, self.values, self.starts = self.keys[:, :last], self.values[:, :last], self.starts[:last]
+        self._lengths = self._lengths[:, :last]

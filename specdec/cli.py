@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from specdec.decoding import Round, Stats, prompt_ids, stream
+from specdec.decoding import prompt_ids, stream
 from specdec.distributions import Sampling
 from specdec.drafters import Drafter, DraftModel, PromptLookup
 from specdec.models import Transformer, load_model
 from specdec.models import fetch as fetch_model
 from specdec.models.tokenizer import Tokenizer
 from specdec.plots import COLOURS
+from specdec.results import Round, Stats
 
 app = typer.Typer(
     help="Speculative decoding on a real language model.", no_args_is_help=True, add_completion=False, rich_markup_mode=None

@@ -11,6 +11,9 @@ class Config:
 
     max_length: the longest context that the model was made for, in tokens.
     tied: the LM head is the embedding matrix.
+    qkv_bias, out_bias: whether the attention's projections have biases (Qwen2.5: q, k, v).
+    qk_norm: whether q and k are normalised head by head before the rotation (Qwen3).
+    rope_scaling: how the rotary frequencies were changed for longer contexts; None: not at all.
     """
 
     vocab_size: int
@@ -24,6 +27,10 @@ class Config:
     rope_theta: float = 10_000.0
     norm_eps: float = 1e-5
     tied: bool = True
+    qkv_bias: bool = False
+    out_bias: bool = False
+    qk_norm: bool = False
+    rope_scaling: dict | None = None
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:

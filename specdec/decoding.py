@@ -4,22 +4,27 @@
     verify    the target scores the whole tree in one forward, an exact rule picks a path and one more token
     commit    the cache keeps the accepted path and rolls the rest back
 
-Plain decoding is the same loop with an empty tree.
+Plain decoding is the same loop with an empty tree. A batch runs the same loop over several requests at once: their trees share the
+target's forward, and each keeps its own length in the cache.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from specdec.cache import KVCache
+from specdec.device import upload
 from specdec.distributions import Sampling
-from specdec.drafters.base import Drafter, Proposer
+from specdec.drafters.base import Drafter, Outcome, Proposer
+from specdec.models.fixed_shape import check_width
 from specdec.models.transformer import Output, Transformer
+from specdec.results import Generation, Round, Stats
 from specdec.tree import TokenTree
 from specdec.uniforms import Purpose, Uniforms
 from specdec.verification import Verdict, verify_chain, verify_tree
@@ -27,187 +32,268 @@ from specdec.verification import Verdict, verify_chain, verify_tree
 Prompt = str | Sequence[int] | Tensor
 
 
-@dataclass(frozen=True)
-class Round:
-    """One target forward.
-
-    tokens: the new ids, in order: the accepted ones, then one *recovered* (after a rejection), *bonus* (after a full acceptance)
-        or *plain* (nothing was drafted) token. Cut at a stop token or the budget.
-    accepted: how many of `tokens` were drafted.
-    drafted: tokens on the longest path that was proposed.
-    last: what the final token is: "recovered", "bonus", "plain", or "accepted" if the text ended inside the accepted part.
-    seconds: time spent on this round.
-    """
-
-    tokens: list[int]
-    accepted: int
-    drafted: int
-    last: str
-    seconds: float
-
-
 @dataclass
-class Stats:
-    """Sums over the rounds. Tokens behind a stop token or the budget are not counted as accepted, since nobody got them."""
+class Request:
+    """One text at work: a row of the batch. `committed` grows in place, up to `longest` tokens."""
 
-    forwards: int = 0
-    drafted: int = 0
-    accepted: int = 0
-    emitted: int = 0
-    seconds: float = 0.0
+    committed: list[int]
+    longest: int
+    proposer: Proposer | None
+    uniforms: Uniforms
+    layers: Sequence[int] = ()  # of the target, whose outputs the proposer reads
 
-    def add(self, round: Round) -> None:
-        self.forwards += 1
-        self.drafted += round.drafted
-        self.accepted += round.accepted
-        self.emitted += len(round.tokens)
-        self.seconds += round.seconds
+    @classmethod
+    def begin(
+        cls, target: Transformer, committed: list[int], budget: int, drafter: Drafter | None, sampling: Sampling, uniforms: Uniforms
+    ) -> Request:
+        """Raises ValueError if the text could outgrow the model's context, or the drafter does not fit the target."""
+        longest = len(committed) + budget
+        if longest > target.config.max_length:
+            raise ValueError(
+                f"a prompt of {len(committed)} tokens and max_new_tokens = {budget} make {longest}; "
+                f"the model's context is {target.config.max_length}"
+            )
+        proposer = None if drafter is None else drafter.start(target, sampling, longest)
+        return cls(committed, longest, proposer, uniforms, getattr(drafter, "layers", ()))
 
-    @property
-    def tokens_per_forward(self) -> float:
-        """τ; 1.0 for plain decoding."""
-        return self.emitted / self.forwards if self.forwards else 0.0
+    def draft(self, device: torch.device) -> TokenTree:
+        limit = self.longest - len(self.committed) - 1
+        return self.proposer.propose(self.committed, limit, self.uniforms) if self.proposer and limit else TokenTree.empty(device)
 
-    @property
-    def acceptance_rate(self) -> float:
-        """Accepted over drafted tokens. Below α of the theory: tokens behind a rejection count as drafted."""
-        return self.accepted / self.drafted if self.drafted else 0.0
-
-    @property
-    def tokens_per_second(self) -> float:
-        return self.emitted / self.seconds if self.seconds else 0.0
-
-
-@dataclass
-class Generation:
-    """tokens: the new ids, a stop token included if one ended the text. text: None if the model has no tokenizer."""
-
-    tokens: list[int]
-    text: str | None
-    stats: Stats
-    rounds: list[Round] = field(repr=False)
+    def draw(self, nodes: int) -> Tensor:
+        """(nodes + 1,): the coins of the tree, and the number that chooses the next token."""
+        position = len(self.committed)
+        return torch.cat([self.uniforms.draw(Purpose.VERIFY, position, nodes), self.uniforms.draw(Purpose.NEXT, position, 1)])
 
 
 def generate(
     target: Transformer,
-    prompt: Prompt,
+    prompt: Prompt | Sequence[Prompt],
     drafter: Drafter | None = None,
     sampling: Sampling = Sampling(),
     max_new_tokens: int = 128,
     stop_tokens: Sequence[int] = (),
     seed: int = 0,
-) -> Generation:
+    width: int | None = None,
+    request: int = 0,
+) -> Generation | list[Generation]:
     """Continues the prompt; with any drafter the text has exactly the target's distribution.
 
     Args:
-        prompt: ids (a list, or a tensor (T,)), or text if the target has a tokenizer.
+        prompt: ids (a list, or a tensor (T,)), or text if the target has a tokenizer. A list of prompts, or a tensor (B, T), is a
+            batch: every row comes out as it would alone, and the result is a list.
         drafter: None decodes plainly.
         max_new_tokens: the budget, >= 1; never exceeded.
         stop_tokens: the text ends with the first of these, wherever in a round it falls.
         seed: same seed, same output; of a drafter that proposes nothing, the same as plain decoding.
+        width: run every forward of the target in the shape of this many tokens, plain decoding too, so that at temperature 0 the
+            text of any drafter is that of plain decoding to the last token in any precision. A tree may have width - 1 nodes. One
+            prompt only.
+        request: tells texts of one prompt and seed apart. In a batch the k-th repetition of a prompt is request + k.
 
     Raises:
-        ValueError: on an empty prompt, an id outside the vocabulary, prompt + max_new_tokens beyond the model's context, or a
-            drafter that does not fit the target. Before any work is done.
+        ValueError: on an empty prompt, an id outside the vocabulary, prompt + max_new_tokens beyond the model's context, a
+            drafter that does not fit the target, or a width that does not hold the tree. Before any work is done.
     """
-    rounds = list(stream(target, prompt, drafter, sampling, max_new_tokens, stop_tokens, seed))
+    steps = stream(target, prompt, drafter, sampling, max_new_tokens, stop_tokens, seed, width, request)
+    if not is_batch(prompt):
+        return _generation(target, list(steps))
+    runs: list[list[Round]] = [[] for _ in prompt]
+    for step in steps:
+        for run, round in zip(runs, step, strict=True):
+            if round is not None:
+                run.append(round)
+    return [_generation(target, run) for run in runs]
+
+
+def _generation(target: Transformer, rounds: list[Round]) -> Generation:
     stats, tokens = Stats(), []
     for round in rounds:
         stats.add(round)
         tokens += round.tokens
-    text = target.tokenizer.decode(tokens) if target.tokenizer else None
-    return Generation(tokens, text, stats, rounds)
+    return Generation(tokens, target.tokenizer.decode(tokens) if target.tokenizer else None, stats, rounds)
 
 
 def stream(
     target: Transformer,
-    prompt: Prompt,
+    prompt: Prompt | Sequence[Prompt],
     drafter: Drafter | None = None,
     sampling: Sampling = Sampling(),
     max_new_tokens: int = 128,
     stop_tokens: Sequence[int] = (),
     seed: int = 0,
-) -> Iterator[Round]:
-    """`generate`, yielding one Round per target forward. The arguments are checked when it is called, not at the first round."""
-    committed = prompt_ids(target, prompt)
+    width: int | None = None,
+    request: int = 0,
+) -> Iterator[Round] | Iterator[list[Round | None]]:
+    """`generate`, yielding one Round per target forward; for a batch a list with one for each row, None for rows that have ended.
+
+    The arguments are checked when it is called, not at the first round.
+    """
+    batch = is_batch(prompt)
+    texts = [prompt_ids(target, text) for text in (prompt if batch else [prompt])]
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be >= 1, got {max_new_tokens}")
-    longest = len(committed) + max_new_tokens
-    if longest > target.config.max_length:
+    nodes = drafter.max_nodes if drafter else 0
+    if width is not None and (batch or not nodes < width):
         raise ValueError(
-            f"a prompt of {len(committed)} tokens and max_new_tokens = {max_new_tokens} make {longest}; "
-            f"the model's context is {target.config.max_length}"
+            f"width = {width} takes one prompt and a drafter of at most {width - 1} nodes, got {len(texts)} prompts and {nodes} nodes"
         )
-    proposer = None if drafter is None else drafter.start(target, sampling, longest)
+    repetitions = [texts[:row].count(text) for row, text in enumerate(texts)]
+    requests = [
+        Request.begin(target, text, max_new_tokens, drafter, sampling, Uniforms(seed, request + repetition))
+        for text, repetition in zip(texts, repetitions, strict=True)
+    ]
     # The last new token is never run through the target, hence one slot less; a tree needs room beside the path that is kept.
-    cache = target.new_cache(longest - 1 + (drafter.max_nodes if drafter else 0))
-    return rounds(target, cache, committed, proposer, sampling, longest, frozenset(stop_tokens), Uniforms(seed))
+    slots = max(one.longest for one in requests) - 1 + (nodes if width is None else width)
+    cache = target.new_cache(slots, len(requests))
+    if width is not None:
+        check_width(target, cache, width)
+    steps = rounds(target, cache, requests, sampling, frozenset(stop_tokens), width)
+    return steps if batch else (round for (round,) in steps)
 
 
 @torch.inference_mode()
 def rounds(
     target: Transformer,
     cache: KVCache,
-    committed: list[int],
-    proposer: Proposer | None,
-    sampling: Sampling,
-    longest: int,
-    stop_tokens: frozenset[int],
-    uniforms: Uniforms,
-) -> Iterator[Round]:
-    """The loop. Every round runs the committed tokens that the cache lacks (first the whole prompt, later the newest token) and
-    the tree behind them. `committed` grows in place."""
-    while len(committed) < longest:
-        began, root = time.perf_counter(), len(committed) - 1  # the root's slot; node i lies in slot root + 1 + i
-        limit = longest - len(committed) - 1
-        tree = proposer.propose(committed, limit, uniforms) if proposer and limit else TokenTree.empty(target.device)
-        new = torch.tensor(committed[cache.length :], device=target.device)
-        layout = {} if tree.is_chain else _layout(tree, len(new), cache.length)
-        output = target(torch.cat([new, tree.tokens])[None], cache, rows=len(tree) + 1, **layout)
-        verdict = _verify(sampling.probabilities(output.logits[0]), tree, uniforms, len(committed))
-        path, drafted, next_token = _to_host(verdict, tree)
-        cache.keep([root, *(root + 1 + node for node in path)])
-        if proposer:
-            proposer.observe(path, _rows(output, tree, path))
-        emitted = _until_stop([*drafted, next_token], stop_tokens)
-        committed += emitted
-        if len(emitted) < len(path) + 1:
-            last = "accepted"
-        elif not len(tree):
-            last = "plain"
-        else:
-            last = "recovered" if tree.children(path[-1] if path else -1) else "bonus"
-        depth = int(tree.depths.max()) if len(tree) else 0
-        yield Round(emitted, min(len(path), len(emitted)), depth, last, time.perf_counter() - began)
-        if emitted[-1] in stop_tokens:
-            return
+    requests: Sequence[Request],
+    sampling: Sampling = Sampling(),
+    stop_tokens: frozenset[int] = frozenset(),
+    width: int | None = None,
+) -> Iterator[list[Round | None]]:
+    """The loop. First the prompts but for their last tokens; then every round runs the newest token of each text, the root, and the
+    tree behind it. Row b of the empty cache belongs to requests[b]."""
+    began = time.perf_counter()
+    for row, request in enumerate(requests):
+        _prefill(target, cache.row(row), request, width)
+    active = list(range(len(requests)))  # the request of each row of the cache
+    while active:
+        batch = [requests[index] for index in active]
+        roots = cache.starts.unsqueeze(-1).clone()  # (B, 1), their slots; node i lies i + 1 slots behind
+        trees = [request.draft(target.device) for request in batch]
+        tree = TokenTree.stack(trees)  # (B, N)
+        output = _forward(target, cache, tree, batch, width)
+        verdict = _verify(sampling.probabilities(output.logits), tree, batch)
+        if not tree.is_chain:
+            cache.move((roots + 1 + verdict.path).clamp_min(0), roots + 1)
+        decided = _to_host(verdict, tree)
+        cache.rollback([len(request.committed) + len(one.path) for request, one in zip(batch, decided, strict=True)])
+        found: list[Round | None] = [None] * len(requests)
+        for row, (request, one) in enumerate(zip(batch, decided, strict=True)):
+            if request.proposer:
+                request.proposer.observe(_outcome(output, row, trees[row], one))
+            emitted = _until_stop([*one.accepted, one.next_token], stop_tokens)
+            request.committed += emitted
+            kept = min(len(one.path), len(emitted))
+            last = one.last if len(emitted) > len(one.path) else "accepted"
+            found[active[row]] = Round(emitted, kept, one.depth, last, time.perf_counter() - began)
+        yield found
+        began = time.perf_counter()
+        for row in reversed(range(len(active))):
+            if len(batch[row].committed) >= batch[row].longest or batch[row].committed[-1] in stop_tokens:
+                active[row] = active[-1]
+                active.pop()
+                if active:
+                    cache.drop(row)
 
 
-def _layout(tree: TokenTree, new: int, cached: int) -> dict[str, Tensor]:
-    """Positions and mask of `new` committed tokens with a branching tree behind them. A chain needs neither."""
-    T = new + len(tree)
-    positions = torch.cat([torch.arange(cached, cached + new), cached + new - 1 + tree.depths])
-    mask = torch.ones(T, T, dtype=torch.bool).tril()
-    mask[new:, new:] = tree.mask
-    return {"positions": positions, "mask": mask}
+def _prefill(target: Transformer, cache: KVCache, request: Request, width: int | None) -> None:
+    """Everything but the last token of the prompt, at once or in pieces of the fixed width."""
+    new, outputs = request.committed[:-1], []
+    for start in range(0, len(new), width or len(new) or 1):
+        piece = new[start : start + (width or len(new))]
+        padding = [0] * (width - len(piece)) if width else []
+        tokens = upload([piece + padding], target.device)
+        output = target(tokens, cache, rows=0, layers=request.layers, fixed=width is not None)
+        cache.rollback(start + len(piece))
+        outputs.append(_rows(output, 0, slice(len(piece))))
+    if new and request.proposer:
+        hidden, layers = zip(*outputs, strict=True)
+        nothing = hidden[0].new_empty(0, target.config.vocab_size)
+        inner = torch.cat(layers) if request.layers else None
+        request.proposer.observe(Outcome([], TokenTree.empty(target.device), nothing, torch.cat(hidden), inner))
 
 
-def _to_host(verdict: Verdict, tree: TokenTree) -> tuple[list[int], list[int], int]:
-    """Accepted nodes, their tokens, and the next token. The one synchronisation with the device in a round."""
-    chain = verdict.path is None
-    path = torch.arange(len(tree), device=tree.tokens.device) if chain else verdict.path
-    count, next_token, *ids = torch.cat([verdict.count[None], verdict.next_token[None], path, tree.tokens]).tolist()
-    nodes, tokens = ids[:count], ids[len(path) :]
-    return nodes, [tokens[node] for node in nodes], next_token
+def _forward(target: Transformer, cache: KVCache, tree: TokenTree, batch: Sequence[Request], width: int | None) -> Output:
+    """Scores every root and the tree behind it: logits (B, N + 1, V), hidden (B, N + 1, D)."""
+    newest = upload([[request.committed[-1]] for request in batch], target.device)
+    tokens, N = torch.cat([newest, tree.tokens], dim=-1), len(tree)
+    layout = {} if tree.is_chain else _layout(cache, tree)
+    layers = batch[0].layers
+    if width is None:
+        return target(tokens, cache, rows=N + 1, layers=layers, **layout)
+    more = width - N - 1
+    if layout:
+        itself = torch.eye(width, dtype=torch.bool, device=target.device)
+        layout = {"positions": F.pad(layout["positions"], (0, more)), "mask": F.pad(layout["mask"], (0, more, 0, more)) | itself}
+    output = target(F.pad(tokens, (0, more)), cache, layers=layers, fixed=True, **layout)
+    inner = None if output.layers is None else output.layers[:, : N + 1]
+    return Output(output.logits[:, : N + 1], output.hidden[:, : N + 1], inner)
 
 
-def _rows(output: Output, tree: TokenTree, path: list[int]) -> Output:
-    """The target's output on the root and the accepted path."""
-    first = output.hidden.shape[1] - len(tree) - 1
+def _layout(cache: KVCache, tree: TokenTree) -> dict[str, Tensor]:
+    """Positions and mask of the roots with their trees. A chain needs neither."""
+    positions = cache.starts.unsqueeze(-1) + F.pad(tree.depths, (1, 0))
+    mask = F.pad(tree.mask, (1, 0, 1, 0))
+    mask[:, :, 0] = True  # everybody sees the root
+    return {"positions": positions[0], "mask": mask[0]} if len(mask) == 1 else {"positions": positions, "mask": mask}
+
+
+def _verify(p: Tensor, tree: TokenTree, batch: Sequence[Request]) -> Verdict:
+    u = upload(torch.stack([request.draw(len(tree)) for request in batch]), p.device)
     if tree.is_chain:
-        return Output(output.logits[:, : len(path) + 1], output.hidden[:, first : first + len(path) + 1])
-    rows = torch.tensor([0, *(node + 1 for node in path)], device=output.logits.device)
-    return Output(output.logits[:, rows], output.hidden[:, first + rows])
+        return verify_chain(p, None if tree.q is None else tree.q[:, : len(tree)], tree.tokens, u)
+    return verify_tree(p, tree, u)
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """A row's verdict on the host: accepted node ids and their tokens, the next token, and the tree."""
+
+    path: list[int]
+    accepted: list[int]
+    next_token: int
+    tokens: list[int]
+    parents: list[int]
+
+    @property
+    def depth(self) -> int:
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(depths[parent] + 1 if parent >= 0 else int(parent == -1))
+        return max(depths, default=0)
+
+    @property
+    def last(self) -> str:
+        if -1 not in self.parents:
+            return "plain"
+        return "recovered" if (self.path[-1] if self.path else -1) in self.parents else "bonus"
+
+
+def _to_host(verdict: Verdict, tree: TokenTree) -> list[_Decided]:
+    """The verdict of each row and the tree that it speaks of. The one synchronisation with the device in a round."""
+    B, N = tree.tokens.shape
+    path = torch.arange(N, device=tree.tokens.device).expand(B, N) if verdict.path is None else verdict.path
+    columns = [verdict.count.unsqueeze(-1), verdict.next_token.unsqueeze(-1), path, tree.tokens, tree.parents.expand(B, N)]
+    decided = []
+    for count, next_token, *ids in torch.cat(columns, dim=-1).tolist():
+        nodes, tokens, parents = ids[:count], ids[-2 * N : len(ids) - N], ids[len(ids) - N :]
+        decided.append(_Decided(nodes, [tokens[node] for node in nodes], next_token, tokens, parents))
+    return decided
+
+
+def _outcome(output: Output, row: int, tree: TokenTree, one: _Decided) -> Outcome:
+    """What a row's proposer gets to see."""
+    if tree.tokens.device.type != "cpu":
+        tree = TokenTree(one.tokens[: len(tree)], one.parents[: len(tree)])
+    rows = slice(len(one.path) + 1)
+    if one.path != list(range(len(one.path))):
+        rows = upload([0, *(node + 1 for node in one.path)], output.hidden.device)
+    return Outcome(one.path, tree, output.logits[row, : len(tree) + 1], *_rows(output, row, rows))
+
+
+def _rows(output: Output, row: int, rows: slice | Tensor) -> tuple[Tensor, Tensor | None]:
+    return output.hidden[row, rows], None if output.layers is None else output.layers[row, rows]
 
 
 def _until_stop(ids: list[int], stop_tokens: frozenset[int]) -> list[int]:
@@ -215,12 +301,14 @@ def _until_stop(ids: list[int], stop_tokens: frozenset[int]) -> list[int]:
     return next((ids[: i + 1] for i, token in enumerate(ids) if token in stop_tokens), ids)
 
 
-def _verify(p: Tensor, tree: TokenTree, uniforms: Uniforms, position: int) -> Verdict:
-    coins = uniforms.draw(Purpose.VERIFY, position, len(tree))
-    u = torch.cat([coins, uniforms.draw(Purpose.NEXT, position, 1)]).to(p.device)
-    if tree.is_chain:
-        return verify_chain(p, None if tree.q is None else tree.q[: len(tree)], tree.tokens, u)
-    return verify_tree(p, tree, u)
+def is_batch(prompt: Prompt | Sequence[Prompt]) -> bool:
+    """Whether it is several prompts: a tensor (B, T), or a list of lists, tensors or texts."""
+    if isinstance(prompt, Tensor):
+        return prompt.dim() == 2
+    if isinstance(prompt, str) or not len(prompt):
+        return False
+    first = prompt[0]
+    return isinstance(first, str | Sequence) or (isinstance(first, Tensor) and first.dim() > 0)
 
 
 def prompt_ids(target: Transformer, prompt: Prompt) -> list[int]:

@@ -2,96 +2,182 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+Siblings = Literal["without_replacement", "iid"]
+
 
 class TokenTree:
-    """Drafted tokens and how they hang together.
+    """Drafted tokens and how they hang together. Every tensor may have leading batch axes: one tree for each row.
 
     Args:
-        tokens: (N,) int64 ids.
-        parents: (N,) int64 index of each node's parent, -1 for a child of the root. The root is the last committed token and
-            is not a node. A parent comes before its children.
-        q: (N + 1, V) draft distributions, row 0 the one that the root's children were drawn from, row i + 1 that of
-            node i's children. None: the children are point masses (top-k candidates, n-grams), not samples.
+        tokens: (..., N) int64 ids.
+        parents: (..., N) or (N,) int64 index of each node's parent, -1 for a child of the root. The root is the last committed
+            token and is not a node. A parent comes before its children. Below -1: no node at all, which pads a batch of trees.
+        q: (..., N + 1, V) draft distributions, row 0 the one that the root's children were drawn from, row i + 1 that of
+            node i's children. None: the children are point masses (top-k candidates, n-grams), not samples. So are the children of
+            a row without mass.
+        siblings: how the children of one node were drawn from q: "without_replacement" or independently of each other ("iid").
+        depth, branching: no path is longer and no node has more children. Counted if parents lie on the CPU; must be given if
+            they are computed on an accelerator, which is not asked for them.
 
     Raises:
         ValueError: if shapes disagree or a parent does not come before its child.
     """
 
-    def __init__(self, tokens: Tensor, parents: Tensor, q: Tensor | None = None):
-        tokens, parents = torch.as_tensor(tokens), torch.as_tensor(parents, device="cpu")
-        if tokens.dim() != 1 or tokens.shape != parents.shape:
-            raise ValueError(f"tokens and parents must both be (N,), got {tuple(tokens.shape)} and {tuple(parents.shape)}")
-        if q is not None and (q.dim() != 2 or len(q) != len(tokens) + 1):
-            raise ValueError(f"q must be (N + 1, V) with N = {len(tokens)}, got {tuple(q.shape)}")
-        self.tokens = tokens.long()
-        self.q = q
-        # The shape of a tree must not depend on sampled values, so it is known to the host without asking the device.
-        self.parents = parents.long()
-        self._parents: list[int] = self.parents.tolist()
-        for node, parent in enumerate(self._parents):
-            if not -1 <= parent < node:
-                raise ValueError(f"parents[{node}] must be -1 or an earlier node, got {parent}")
+    def __init__(
+        self,
+        tokens: Tensor | Sequence[int],
+        parents: Tensor | Sequence[int],
+        q: Tensor | None = None,
+        siblings: Siblings = "without_replacement",
+        depth: int | None = None,
+        branching: int | None = None,
+    ):
+        self.tokens, parents = torch.as_tensor(tokens).long(), torch.as_tensor(parents).long()
+        N = self.tokens.shape[-1] if self.tokens.dim() else -1
+        if not parents.dim() or parents.shape[-1] != N:
+            raise ValueError(f"tokens and parents must both be (..., N), got {tuple(self.tokens.shape)} and {tuple(parents.shape)}")
+        if q is not None and (q.dim() < 2 or q.shape[-2] != N + 1):
+            raise ValueError(f"q must be (..., N + 1, V) with N = {N}, got {tuple(q.shape)}")
+        if siblings not in ("without_replacement", "iid"):
+            raise ValueError(f"siblings must be 'without_replacement' or 'iid', got {siblings!r}")
+        if parents.device.type == "cpu":
+            rows = parents.reshape(-1, N).tolist() if N else []
+            depth, branching = depth or _depth(rows), branching or _branching(rows)
+        elif depth is None or branching is None:
+            raise ValueError(f"parents on {parents.device} need depth and branching")
+        self.q, self.siblings, self.depth, self.branching = q, siblings, depth, branching
+        self.parents = parents.to(self.tokens.device)
 
     @classmethod
-    def chain(cls, tokens: Tensor, q: Tensor | None = None) -> TokenTree:
-        """A tree without branches. tokens (K,); q (K, V), one row per drafted token, or (K + 1, V), or None."""
+    def chain(cls, tokens: Tensor | Sequence[int], q: Tensor | None = None) -> TokenTree:
+        """A tree without branches. tokens (..., K); q (..., K, V), one row per drafted token, or (..., K + 1, V), or None."""
         tokens = torch.as_tensor(tokens)
-        if q is not None and len(q) == len(tokens):
-            q = torch.cat([q, torch.zeros_like(q[:1]) if len(q) else q.new_zeros(1, q.shape[-1])])
-        return cls(tokens, torch.arange(-1, len(tokens) - 1), q)
+        K = tokens.shape[-1]
+        if q is not None and q.shape[-2] == K:
+            q = torch.cat([q, q.new_zeros(*q.shape[:-2], 1, q.shape[-1])], dim=-2)
+        tree = cls(tokens, torch.arange(-1, K - 1, device=tokens.device), q, depth=K, branching=min(K, 1))
+        tree.is_chain = True
+        return tree
 
     @classmethod
     def empty(cls, device: torch.device | str = "cpu") -> TokenTree:
         """No draft at all: the round is one step of plain decoding."""
-        return cls(torch.empty(0, dtype=torch.long, device=device), torch.empty(0, dtype=torch.long))
+        return cls.chain(torch.empty(0, dtype=torch.long, device=device))
+
+    @classmethod
+    def stack(cls, trees: Sequence[TokenTree]) -> TokenTree:
+        """A batch (B, N) out of B trees without batch axes; the smaller ones are padded with what is no node."""
+        kinds = {tree.siblings for tree in trees if len(tree)} or {"without_replacement"}
+        if len(kinds) > 1:
+            raise ValueError("trees drawn without replacement and trees drawn independently cannot stand in one batch")
+        N = max(map(len, trees))
+        q = None
+        if any(tree.q is not None for tree in trees):
+            like = next(tree.q for tree in trees if tree.q is not None)
+            q = torch.stack([
+                like.new_zeros(N + 1, like.shape[-1]) if tree.q is None else _padded(tree.q, N + 1, 0) for tree in trees
+            ])  # fmt: skip
+        stacked = cls(
+            torch.stack([_padded(tree.tokens, N, 0) for tree in trees]),
+            torch.stack([_padded(tree.parents, N, -2) for tree in trees]),
+            q, kinds.pop(), max(tree.depth for tree in trees), max(tree.branching for tree in trees),
+        )  # fmt: skip
+        stacked.is_chain = all(tree.is_chain and len(tree) == N for tree in trees)
+        return stacked
 
     def __len__(self) -> int:
-        return len(self._parents)
+        return self.tokens.shape[-1]
 
     def __repr__(self) -> str:
-        return f"TokenTree(tokens={self.tokens.tolist()}, parents={self._parents})"
+        return f"TokenTree(tokens={self.tokens.tolist()}, parents={self.parents.tolist()})"
 
     @cached_property
     def is_chain(self) -> bool:
-        return self._parents == list(range(-1, len(self) - 1))
+        """Whether every node is the child of the one before; False if only the device knows."""
+        return self.parents.device.type == "cpu" and bool((self.parents == torch.arange(-1, len(self) - 1)).all())
 
     @cached_property
     def depths(self) -> Tensor:
-        """(N,) distance from the root: 1 for its children. A node's position is the root's position plus its depth."""
-        depths: list[int] = []
-        for parent in self._parents:
-            depths.append(1 if parent < 0 else depths[parent] + 1)
-        return torch.tensor(depths, dtype=torch.long)
+        """(..., N) distance from the root: 1 for its children. A node's position is the root's position plus its depth."""
+        return self.mask.sum(-1)
 
     @cached_property
     def mask(self) -> Tensor:
-        """(N, N) bool: row i may look at column j, true for i itself and its ancestors (2305.09781, section 4.2)."""
-        mask = torch.eye(len(self), dtype=torch.bool)
-        for node, parent in enumerate(self._parents):
-            if parent >= 0:
-                mask[node] |= mask[parent]
+        """(..., N, N) bool: row i may look at column j, true for i itself and its ancestors (2305.09781, section 4.2)."""
+        itself = torch.eye(len(self), dtype=torch.bool, device=self.parents.device)
+        parent, mask = self.parents.clamp_min(0).unsqueeze(-1), itself.expand(*self.parents.shape, -1)
+        below = (self.parents >= 0).unsqueeze(-1)
+        for _ in range(self.depth - 1):  # a node sees itself and all that its parent sees
+            mask = itself | (below & mask.gather(-2, parent.expand(mask.shape)))
         return mask
+
+    # What follows is for people and for tests: it needs the tree on the host.
 
     def children(self, node: int) -> list[int]:
         """Node ids of the children of `node`, in the order in which they were drafted; -1 asks for the root's."""
-        return [child for child, parent in enumerate(self._parents) if parent == node]
+        return [child for child, parent in enumerate(self.parents.tolist()) if parent == node]
 
-    @cached_property
+    @property
     def paths(self) -> list[list[int]]:
         """Every root-to-leaf path, as lists of node ids."""
-        inner = set(self._parents)
-        leaves = [node for node in range(len(self)) if node not in inner]
-        return [self.path_to(leaf) for leaf in leaves]
+        parents = self.parents.tolist()
+        inner = set(parents)
+        return [self.path_to(node) for node in range(len(self)) if node not in inner and parents[node] >= -1]
 
     def path_to(self, node: int) -> list[int]:
         """Node ids from the root's child down to `node`, inclusive."""
-        path = []
+        parents, path = self.parents.tolist(), []
         while node >= 0:
             path.append(node)
-            node = self._parents[node]
+            node = parents[node]
         return path[::-1]
+
+
+def full_tree(branching: Sequence[int]) -> list[int]:
+    """Parents of the tree in which every node of level i has branching[i] children, level by level.
+
+    full_tree([2, 1]) is [-1, -1, 0, 1]; full_tree([1] * k) is a chain.
+
+    Raises:
+        ValueError: if a number is below 1.
+    """
+    if any(n < 1 for n in branching):
+        raise ValueError(f"every level needs at least one child a node, got {list(branching)}")
+    parents, level = [], [-1]
+    for n in branching:
+        first = len(parents)
+        parents += [node for node in level for _ in range(n)]
+        level = list(range(first, len(parents)))
+    return parents
+
+
+def _padded(x: Tensor, n: int, value: int) -> Tensor:
+    """x (m, ...) → (n, ...)."""
+    return x if len(x) == n else torch.cat([x, x.new_full((n - len(x), *x.shape[1:]), value)])
+
+
+def _depth(rows: list[list[int]]) -> int:
+    """The longest path; checks that parents come first."""
+    longest = 0
+    for parents in rows:
+        depths: list[int] = []
+        for node, parent in enumerate(parents):
+            if parent >= node:
+                raise ValueError(f"parents[{node}] must be -1 or an earlier node, got {parent}")
+            depths.append(depths[parent] + 1 if parent >= 0 else int(parent == -1))
+            if parent >= 0 and depths[parent] == 0:
+                raise ValueError(f"parents[{node}] is {parent}, which is no node")
+        longest = max(longest, *depths, 0)
+    return longest
+
+
+def _branching(rows: list[list[int]]) -> int:
+    return max((count for parents in rows for parent, count in Counter(parents).items() if parent >= -1), default=0)

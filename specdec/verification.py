@@ -1,21 +1,18 @@
 """The acceptance rules: probabilities and uniforms in, Verdict out. No model, no generator, no synchronisation with the host.
 
-p is the target, q the draft, K the number of drafted tokens. In the chain rules every leading axis is a batch axis.
+p is the target, q the draft, K the number of drafted tokens. Every leading axis is a batch axis.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from specdec.distributions import inverse_cdf, residual
-from specdec.tree import TokenTree
-
-Siblings = Literal["without_replacement", "iid"]
+from specdec.tree import Siblings, TokenTree
 
 
 @dataclass(frozen=True)
@@ -96,76 +93,110 @@ def _usable(row: Tensor, count: Tensor, K: int) -> Tensor:
     return ((count < K) & (row.sum(-1) > 0)).unsqueeze(-1)
 
 
-def verify_tree(p: Tensor, tree: TokenTree, u: Tensor, siblings: Siblings = "without_replacement") -> Verdict:
+def verify_tree(p: Tensor, tree: TokenTree, u: Tensor, siblings: Siblings | None = None) -> Verdict:
     """Walks down from the root: at each node its children are tried in order, and the first accepted one is the next node.
 
     A child x is accepted if u < p(x) / q(x). After a rejection p becomes norm((p - q)₊) for the siblings that are left, and q
 
     - stays as it is if the siblings were drawn independently ("iid", SpecInfer, Miao et al. 2305.09781, algorithm 2);
     - loses x and is renormalised if they were drawn without replacement (Sequoia, Chen et al. 2402.12374, algorithm 2);
-    - if tree.q is None, each child is a point mass: accepted with p(x), and after a rejection x leaves p.
+    - if tree.q is None, each child is a point mass: accepted with p(x), and after a rejection x leaves p. So is a child that was
+      drawn after q had run out of mass.
 
     Where no child is accepted, the next token comes from what is left of p; at a leaf, from p itself. The emitted tokens then have
     the target's distribution, given that the tree's shape does not depend on sampled values and siblings stay in the order in
-    which they were drawn.
+    which they were drawn. The children of point masses may be chosen in any way that does not look at the coins.
 
     Args:
-        p: (N + 1, V) target distributions: row 0 at the root, row i + 1 behind node i.
-        tree: N nodes.
-        u: (N + 1,) uniforms in [0, 1): a coin for each node, then the next token by inverse CDF.
+        p: (..., N + 1, V) target distributions: row 0 at the root, row i + 1 behind node i.
+        tree: N nodes, with the same leading axes.
+        u: (..., N + 1) uniforms in [0, 1): a coin for each node, then the next token by inverse CDF.
+        siblings: tree.siblings if None.
 
     Returns:
-        Verdict(count (), next_token (), path (D,)): the first `count` entries of path are the accepted nodes, the rest is -1; D is
-        the depth of the tree. Nothing is copied to the host.
+        Verdict(count (...), next_token (...), path (..., D)): the first `count` entries of path are the accepted nodes, the rest is
+        -1; D is the depth of the tree. Nothing is copied to the host.
 
     Raises:
         ValueError: if the shapes disagree or `siblings` is unknown.
     """
-    N = len(tree)
-    if p.dim() != 2 or len(p) != N + 1 or u.shape != (N + 1,):
-        raise ValueError(f"a tree of {N} nodes needs p ({N + 1}, V) and u ({N + 1},), got {tuple(p.shape)} and {tuple(u.shape)}")
+    N, batch = len(tree), tree.tokens.shape[:-1]
+    if p.dim() < 2 or p.shape[:-1] != (*batch, N + 1) or u.shape != (*batch, N + 1):
+        expected = f"p {(*batch, N + 1, 'V')} and u {(*batch, N + 1)}"
+        raise ValueError(f"a tree of {N} nodes needs {expected}, got {tuple(p.shape)} and {tuple(u.shape)}")
     if tree.q is not None and tree.q.shape != p.shape:
         raise ValueError(f"tree.q must be {tuple(p.shape)}, got {tuple(tree.q.shape)}")
+    siblings = siblings or tree.siblings
     if siblings not in ("without_replacement", "iid"):
         raise ValueError(f"siblings must be 'without_replacement' or 'iid', got {siblings!r}")
-    left, chosen = _judge_siblings(p, tree, u, siblings)
-    at = torch.zeros((), dtype=torch.long, device=p.device)  # row: 0 is the root, i + 1 node i
-    path = []
-    for _ in range(int(tree.depths.max()) if N else 0):
-        step = chosen[at]  # accepted child, or -1
-        path.append(torch.where(step >= 0, step, -torch.ones_like(step)))
-        at = torch.where(step >= 0, step + 1, at)
-    path = torch.stack(path) if path else torch.empty(0, dtype=torch.long, device=p.device)
-    # A node without an accepted child ends the walk, and the entries behind it must not name a node again.
-    path = torch.where((path >= 0).long().cumprod(0).bool(), path, -torch.ones_like(path))
-    return Verdict((path >= 0).sum(), inverse_cdf(left[at], u[N]), path)
+    p = p if p.dtype == torch.float64 else p.float()
+    parents = tree.parents.expand(tree.tokens.shape)
+    if tree.q is None:
+        path, left = _judge_point_masses(p, tree, parents, u)
+    else:
+        path, left = _judge_drawn(p, tree, parents, u, siblings == "iid")
+    return Verdict((path >= 0).sum(-1), inverse_cdf(left, u[..., N]), path)
 
 
-def _judge_siblings(p: Tensor, tree: TokenTree, u: Tensor, siblings: Siblings) -> tuple[Tensor, Tensor]:
-    """For every node at once: what is left of p after its rejected children (N + 1, V), and its accepted child or -1 (N + 1,).
+def _judge_point_masses(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """All nodes at once: after rejections, a child's chance is p(x) over what the siblings tried before it have left of p.
 
-    Rank r handles the r-th child of every node that has one, so the loop runs as often as the widest node has children.
+    Returns the path (..., D) and what is left of p at its end (..., V), not normalised.
     """
-    device = p.device
-    left = p.clone() if p.dtype == torch.float64 else p.float()
-    chosen = torch.full((len(p),), -1, dtype=torch.long, device=device)
-    families = [tree.children(node) for node in range(-1, len(tree))]  # families[row]: children of the node of that row
-    q = None if tree.q is None else tree.q.to(left.dtype).clone()
-    for rank in range(max(map(len, families))):
-        rows = torch.tensor([row for row, family in enumerate(families) if len(family) > rank], device=device)
-        nodes = torch.tensor([family[rank] for family in families if len(family) > rank], device=device)
-        x = tree.tokens[nodes].unsqueeze(-1)  # (R, 1)
-        p_rows = left[rows]
-        q_rows = torch.zeros_like(p_rows).scatter(-1, x, 1.0) if q is None else q[rows]
-        below = u[nodes] * q_rows.gather(-1, x).squeeze(-1) < p_rows.gather(-1, x).squeeze(-1)
-        open_ = chosen[rows] < 0
-        chosen[rows] = torch.where(open_ & below, nodes, chosen[rows])
-        rejected = (open_ & ~below).unsqueeze(-1)
-        left[rows] = torch.where(rejected, residual(p_rows, q_rows), p_rows)
-        if q is not None and siblings == "without_replacement":
-            rest = q_rows.scatter(-1, x, 0.0)
-            q[rows] = rest / rest.sum(-1, keepdim=True).clamp_min(torch.finfo(rest.dtype).tiny)
-    return left, chosen
+    N, V = len(tree), p.shape[-1]
+    node = torch.arange(N, device=p.device)
+    earlier = (parents.unsqueeze(-1) == parents.unsqueeze(-2)) & (node[:, None] > node)  # (..., N, N): sibling j tried before i
+    again = (earlier & (tree.tokens.unsqueeze(-1) == tree.tokens.unsqueeze(-2))).any(-1)  # a token that left p already
+    p_x = p.flatten(-2).gather(-1, (parents + 1).clamp_min(0) * V + tree.tokens).double()
+    p_x = p_x.masked_fill(again | (parents < -1), 0)
+    accepted = u[..., :N] * (1 - (earlier * p_x.unsqueeze(-2)).sum(-1)) < p_x  # if it is tried at all
+    first = accepted & ~(earlier & accepted.unsqueeze(-2)).any(-1)
+    on_path = (first.unsqueeze(-2) | ~tree.mask).all(-1)  # with all its ancestors
+    path = torch.where(on_path, node, N).sort(-1).values[..., : tree.depth]
+    path = torch.where(path < N, path, -1)
+    at = (on_path * (node + 1)).amax(-1) if N else torch.zeros(p.shape[:-2], dtype=torch.long, device=p.device)
+    tried = torch.where(parents == (at - 1).unsqueeze(-1), tree.tokens, V)  # the children that were rejected there
+    row = _row(p, at)
+    left = F.pad(row, (0, 1)).scatter(-1, tried, 0.0)[..., :V]
+    return path, torch.where(left.sum(-1, keepdim=True) > 0, left, row)
+
+
+def _judge_drawn(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor, iid: bool) -> tuple[Tensor, Tensor]:
+    """The walk itself: level by level, and at each node child by child. Returns the path (..., D) and what is left of p at its end."""
+    q, families = tree.q.to(p.dtype), _families(tree, parents)
+    at, path = torch.zeros(p.shape[:-2], dtype=torch.long, device=p.device), []  # a row: 0 is the root, i + 1 node i
+    # Once no child is accepted, the next turns repeat the same decisions; the last turn finds a leaf, or does that.
+    for _ in range(tree.depth + 1):
+        left, proposal = _row(p, at), _row(q, at)  # (..., V)
+        chosen = torch.full_like(at, -1)
+        for rank in range(tree.branching):
+            child = _row(families, at)[..., rank]
+            there, node = child >= 0, child.clamp_min(0).unsqueeze(-1)
+            x = tree.tokens.gather(-1, node)
+            empty = proposal.sum(-1, keepdim=True) == 0
+            declared = torch.where(empty, torch.zeros_like(proposal).scatter(-1, x, 1.0), proposal)
+            below = (u.gather(-1, node) * declared.gather(-1, x) < left.gather(-1, x)).squeeze(-1)
+            tried = there & (chosen < 0)
+            chosen = torch.where(tried & below, child, chosen)
+            rejected = (tried & ~below).unsqueeze(-1)
+            left = torch.where(rejected, residual(left, declared), left)
+            if not iid:
+                rest = proposal.scatter(-1, x, 0.0)
+                rest = rest / rest.sum(-1, keepdim=True).clamp_min(torch.finfo(rest.dtype).tiny)
+                proposal = torch.where(rejected, rest, proposal)
+        path.append(chosen)
+        at = torch.where(chosen >= 0, chosen + 1, at)
+    return torch.stack(path[: tree.depth], -1) if tree.depth else at.new_empty(*at.shape, 0), left
+
+
+def _families(tree: TokenTree, parents: Tensor) -> Tensor:
+    """(..., N + 1, R): the r-th child of each row's node, -1 where there is none."""
+    N, R = len(tree), tree.branching
+    node = torch.arange(N, device=parents.device)
+    rank = ((parents.unsqueeze(-1) == parents.unsqueeze(-2)) & (node[:, None] > node)).sum(-1)
+    place = torch.where(parents >= -1, (parents + 1) * R + rank, (N + 1) * R)  # what is no node goes to a place of its own
+    table = torch.full((*parents.shape[:-1], (N + 1) * R + 1), -1, dtype=torch.long, device=parents.device)
+    return table.scatter(-1, place, node.expand(parents.shape))[..., :-1].unflatten(-1, (N + 1, R))
 
 
 def _residual_at(count: Tensor, p: Tensor, q: Tensor | None, tokens: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from specdec.decoding import generate, stream
 from specdec.distributions import Sampling, inverse_cdf
 from specdec.drafters import DraftModel, PromptLookup
 from specdec.statistics import goodness_of_fit
-from specdec.tree import TokenTree
+from specdec.tree import TokenTree, full_tree
 from specdec.uniforms import Purpose, Uniforms
 
 GREEDY = Sampling(0)
@@ -45,7 +45,7 @@ class Oracle:
         tokens = self.text[n : n + min(self.k, limit)]
         return TokenTree.chain(torch.tensor([t if i < self.right else (t + 1) % 11 for i, t in enumerate(tokens)], dtype=torch.long))
 
-    def observe(self, accepted, output):
+    def observe(self, outcome):
         pass
 
 
@@ -92,8 +92,8 @@ class BushyProposer:
         q = torch.stack([row for _, row in sorted(rows, key=lambda pair: pair[0])]) if self.drafter.drawn else None
         return TokenTree(torch.tensor(tokens), torch.tensor(parents), q)
 
-    def observe(self, accepted, output):
-        assert output.logits.shape[1] == output.hidden.shape[1] == len(accepted) + 1
+    def observe(self, outcome):
+        assert len(outcome.logits) in (0, len(outcome.tree) + 1)
 
 
 def drafters(target, draft):
@@ -101,10 +101,13 @@ def drafters(target, draft):
         "draft-model": DraftModel(draft, 4), "self": DraftModel(target, 3), "truncated": DraftModel(target.truncated(1), 5),
         "k=0": DraftModel(draft, 0), "prompt-lookup": PromptLookup(3, 6), "lookup-1": PromptLookup(1, 1),
         "tree, drawn": Bushy(draft, drawn=True), "tree, top-2": Bushy(draft, drawn=False),
+        "draft tree": DraftModel(draft, tree=full_tree([2, 2, 1])), "sparse tree": DraftModel(draft, tree=[-1, -1, -1, 0, 0, 1, 3]),
+        "independent": DraftModel(draft, tree=full_tree([3, 2]), siblings="iid"),
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["draft-model", "self", "truncated", "k=0", "prompt-lookup", "lookup-1", "tree, top-2"])
+@pytest.mark.parametrize("name", ["draft-model", "self", "truncated", "k=0", "prompt-lookup", "lookup-1", "tree, top-2",
+                                  "draft tree", "sparse tree", "independent"])
 def test_greedy_text_is_that_of_plain_decoding(target, draft, name):
     plain = generate(target, PROMPT, None, GREEDY, max_new_tokens=120)
     drafted = generate(target, PROMPT, drafters(target, draft)[name], GREEDY, max_new_tokens=120)
@@ -115,7 +118,8 @@ def test_greedy_text_is_that_of_plain_decoding(target, draft, name):
         assert drafted.stats.forwards == 30
 
 
-@pytest.mark.parametrize("name", ["none", "draft-model", "truncated", "prompt-lookup", "tree, drawn", "tree, top-2"])
+@pytest.mark.parametrize("name", ["none", "draft-model", "truncated", "prompt-lookup", "tree, drawn", "tree, top-2", "draft tree",
+                                  "sparse tree", "independent"])
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(), Sampling(0.7, top_p=0.9)])
 def test_after_every_round_the_cache_equals_a_fresh_prefill(target, draft, name, sampling):
     """Dropped slots poisoned with NaN. It catches a wrong rollback, a stale slot, a wrong position, in target and draft."""
@@ -125,8 +129,8 @@ def test_after_every_round_the_cache_equals_a_fresh_prefill(target, draft, name,
     caches = {target: target.new_cache(longest + 16)}
     if hasattr(proposer, "cache"):
         caches[proposer.model] = proposer.cache
-    loop = decoding.rounds(target, caches[target], committed, proposer, sampling, longest, frozenset(), Uniforms(3))
-    for _ in loop:
+    request = decoding.Request(committed, longest, proposer, Uniforms(3))
+    for _ in decoding.rounds(target, caches[target], [request], sampling):
         assert caches[target].length == len(committed) - 1, "everything but the newest token lies in the target's cache"
         for model, cache in caches.items():
             length = cache.length
@@ -141,21 +145,32 @@ def test_after_every_round_the_cache_equals_a_fresh_prefill(target, draft, name,
 
 
 @pytest.mark.parametrize("name", ["draft-model", "tree, top-2"])
-def test_observe_shows_the_features_of_the_committed_path(target, draft, name):
-    """What a feature drafter would read equals the hidden states of a fresh prefill at the same tokens."""
+def test_observe_shows_what_the_target_computed(target, draft, name):
+    """The features of the prompt, then of the root and the accepted path, as in a fresh prefill; logits at every node of the tree."""
     committed, proposer = list(PROMPT), drafters(target, draft)[name].start(target, GREEDY, 40)
     seen, original = [], proposer.observe
 
-    def observe(accepted, output):
-        seen.append((len(accepted), output))
-        original(accepted, output)
+    def observe(outcome):
+        seen.append((list(committed), outcome))
+        original(outcome)
 
     proposer.observe = observe
-    for _ in decoding.rounds(target, target.new_cache(60), committed, proposer, GREEDY, 40, frozenset(), Uniforms(0)):
-        count, output = seen[-1]
-        fresh = target(torch.tensor([committed[:-1]]), target.new_cache())
-        torch.testing.assert_close(output.hidden, fresh.hidden[:, -count - 1 :], rtol=0, atol=1e-12)
-        torch.testing.assert_close(output.logits, fresh.logits[:, -count - 1 :], rtol=0, atol=1e-12)
+    request = decoding.Request(committed, 40, proposer, Uniforms(0), layers=(0, 1))
+    for _ in decoding.rounds(target, target.new_cache(60), [request], GREEDY):
+        pass
+    assert len(seen[0][1].tree) == len(seen[0][1].logits) == 0
+    assert len(seen[0][1].hidden) == len(PROMPT) - 1
+    for before, outcome in seen[1:]:
+        tree, tokens = outcome.tree, [outcome.tree.tokens[node].item() for node in outcome.accepted]
+        fresh = target(torch.tensor([before + tokens]), target.new_cache(), layers=(0, 1))
+        rows = slice(-len(tokens) - 1, None)
+        torch.testing.assert_close(outcome.hidden, fresh.hidden[0, rows], rtol=0, atol=1e-12)
+        torch.testing.assert_close(outcome.layers, fresh.layers[0, rows], rtol=0, atol=1e-12)
+        assert len(outcome.logits) == len(tree) + 1
+        for node in range(-1, len(tree)):
+            path = [tree.tokens[i].item() for i in tree.path_to(node)]
+            alone = target(torch.tensor([before + path]), target.new_cache(), rows=1).logits[0, 0]
+            torch.testing.assert_close(outcome.logits[node + 1], alone, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
@@ -245,7 +260,7 @@ def test_prompts_of_every_form(target):
 @pytest.mark.parametrize(("prompt", "options", "message"), [
     ([], {}, "at least one token"), ("text", {}, "tokenizer"), ([11], {}, r"\[0, 11\)"), ([-1], {}, r"\[0, 11\)"),
     ([0.5], {}, "whole numbers"),
-    ([[1]], {}, "at least one token"), ([1], {"max_new_tokens": 0}, "max_new_tokens must be >= 1"),
+    ([[[1]]], {}, "at least one token"), ([[1], []], {}, "at least one token"), ([1], {"max_new_tokens": 0}, "max_new_tokens must be >= 1"),
     ([1], {"drafter": DraftModel(tiny_model(0, vocab_size=7), 2)}, "vocabulary of 7 tokens and the target of 11"),
 ])  # fmt: skip
 def test_errors_come_before_any_work(target, prompt, options, message, monkeypatch):

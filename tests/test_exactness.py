@@ -42,6 +42,7 @@ def wrong_rule(accept, resample=residual, bonus="p"):
         K = tokens.shape[-1]
         if K == 0:
             return verify_chain(p, q, tokens, u)
+        (p,), (q,), (tokens,), (u,) = p, q, tokens, u  # a batch of one
         chosen = tokens.unsqueeze(-1)
         p_x, q_x = p[..., :K, :].gather(-1, chosen).squeeze(-1), q.gather(-1, chosen).squeeze(-1)
         count = int(accept(u[..., :K], p_x, q_x).long().cumprod(-1).sum())
@@ -49,7 +50,7 @@ def wrong_rule(accept, resample=residual, bonus="p"):
             row = resample(p[count], q[count])
         else:
             row = p[K] if bonus == "p" else q[K - 1]
-        return Verdict(torch.tensor(count), inverse_cdf(row, u[K]))
+        return Verdict(torch.tensor([count]), inverse_cdf(row, u[K])[None])
 
     return verify
 

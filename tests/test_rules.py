@@ -295,7 +295,7 @@ def test_no_nodes():
 
 def test_tree_shapes_are_named():
     tree = TokenTree(torch.tensor([0, 1]), torch.tensor([-1, -1]))
-    with pytest.raises(ValueError, match=r"2 nodes needs p \(3, V\)"):
+    with pytest.raises(ValueError, match=r"2 nodes needs p \(3, .V.\) and u \(3,\)"):
         verify_tree(torch.rand(2, 4), tree, torch.rand(3))
     with pytest.raises(ValueError, match="siblings must be"):
         verify_tree(torch.rand(3, 4), tree, torch.rand(3), "top-k")

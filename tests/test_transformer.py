@@ -126,7 +126,7 @@ def test_bad_input_is_named_and_leaves_the_cache_alone():
     with pytest.raises(CacheFull):
         model(torch.tensor([[1, 2]]), cache)
     for tokens in (torch.tensor([1, 2]), torch.empty(1, 0, dtype=torch.long)):
-        with pytest.raises(ValueError, match=r"\(B, T\)"):
+        with pytest.raises(ValueError, match=r"tokens must be \(1, T\)"):
             model(tokens, cache)
     with pytest.raises(ValueError, match="mask must be"):
         model(torch.tensor([[1]]), cache, mask=torch.ones(2, 2, dtype=torch.bool))

@@ -117,8 +117,8 @@ class Recorded:
         self.uniforms.drafted = tree.tokens.tolist()
         return tree
 
-    def observe(self, accepted, output):
-        self.proposer.observe(accepted, output)
+    def observe(self, outcome):
+        self.proposer.observe(outcome)
 
 
 def law_of_generate(target, drafter, draft_model, prompt: tuple[int, ...], length: int, sampling: Sampling, edge: int) -> dict:
@@ -132,7 +132,7 @@ def law_of_generate(target, drafter, draft_model, prompt: tuple[int, ...], lengt
         longest = len(prompt) + length
         proposer = Recorded(drafter.start(target, sampling, longest), uniforms) if drafter else None
         cache = target.new_cache(longest)
-        for _ in decoding.rounds(target, cache, committed, proposer, sampling, longest, frozenset(), uniforms):
+        for _ in decoding.rounds(target, cache, [decoding.Request(committed, longest, proposer, uniforms)], sampling):
             uniforms.drafted = []
         return tuple(committed[len(prompt) :])
 

@@ -1,13 +1,35 @@
-"""The protocol of every drafter: look at the committed tokens, propose a TokenTree."""
+"""The protocol of every drafter: look at the committed tokens, propose a TokenTree, look at what became of it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
+from torch import Tensor
+
 from specdec.distributions import Sampling
-from specdec.models.transformer import Output, Transformer
+from specdec.models.transformer import Transformer
 from specdec.tree import TokenTree
 from specdec.uniforms import Uniforms
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a proposed tree, and what the target computed on the way.
+
+    accepted: node ids of the accepted path, from the root's child down.
+    tree: the proposal, its tokens and parents on the host.
+    logits: (N + 1, V) the target's, row 0 at the root, row i + 1 behind node i; (0, V) after the prompt.
+    hidden: (T, D) the target's features (`Output.hidden`) of the T tokens that were added to its cache and stay: the prompt but for
+        its last token, or the root and the accepted path.
+    layers: (T, n D) the outputs of the inner layers that the drafter asked for; None if it asked for none.
+    """
+
+    accepted: list[int]
+    tree: TokenTree
+    logits: Tensor
+    hidden: Tensor
+    layers: Tensor | None = None
 
 
 class Proposer(Protocol):
@@ -23,21 +45,22 @@ class Proposer(Protocol):
             uniforms: the drafter draws with Purpose.DRAFT at position len(committed).
 
         Returns:
-            The tree. Its q must be the very distributions that the tokens were drawn from, siblings without replacement, or None
-            if they were not drawn. Its shape must not depend on drawn values.
+            The tree, without batch axes. Its q must be the very distributions that the tokens were drawn from, or None if they
+            were not drawn. The shape of a drawn tree must not depend on drawn values. Nothing may be copied to the host.
         """
         ...
 
-    def observe(self, accepted: list[int], output: Output) -> None:
-        """What became of the tree: the node ids of the accepted path, and the target's output on the root and that path.
-
-        Output's tensors have 1 + len(accepted) rows, for drafters that read the target's features.
-        """
+    def observe(self, outcome: Outcome) -> None:
+        """Called after the prompt (an empty tree, if the prompt has more than one token) and after every round."""
         ...
 
 
 class Drafter(Protocol):
-    """A way to draft, configured once and used for any number of requests."""
+    """A way to draft, configured once and used for any number of requests.
+
+    A drafter that reads the outputs of the target's inner layers names them in `layers`, a sequence of indices from 0; others
+    need not have that attribute.
+    """
 
     @property
     def max_nodes(self) -> int:

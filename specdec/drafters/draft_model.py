@@ -1,31 +1,47 @@
-"""DraftModel: a smaller model of the same vocabulary guesses K tokens, one after the other (Leviathan et al. 2211.17192)."""
+"""DraftModel: a smaller model of the same vocabulary guesses what follows, token by token (Leviathan et al. 2211.17192)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
-from specdec.distributions import Sampling, inverse_cdf
-from specdec.models.transformer import Output, Transformer
-from specdec.tree import TokenTree
+from specdec.device import upload
+from specdec.distributions import Sampling
+from specdec.drafters.base import Outcome
+from specdec.drafters.growing import Level, Shape, grow
+from specdec.models.transformer import Transformer
+from specdec.tree import Siblings, TokenTree
 from specdec.uniforms import Purpose, Uniforms
 
 
 @dataclass(frozen=True)
 class DraftModel:
-    """Args: model, any model whose ids mean what the target's mean (`target.truncated(n)` for one); k, tokens a round, >= 0."""
+    """A draft model proposes a chain, or a tree of given shape (SpecInfer, Miao et al. 2305.09781; Sequoia, Chen et al. 2402.12374).
+
+    Args:
+        model: any model whose ids mean what the target's mean; `target.truncated(n)` is one.
+        k: length of the chain, >= 0.
+        tree: parents of a tree's nodes, level by level, in place of the chain (`full_tree([2, 2])`, say).
+        siblings: how a node's children are drawn from q, one after the other without replacement, or independently.
+    """
 
     model: Transformer
-    k: int
+    k: int = 4
+    tree: Sequence[int] | None = None
+    siblings: Siblings = "without_replacement"
+    shape: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.k < 0:
             raise ValueError(f"k must be >= 0, got {self.k}")
+        object.__setattr__(self, "shape", Shape(range(-1, self.k - 1) if self.tree is None else self.tree))
 
     @property
     def max_nodes(self) -> int:
-        return self.k
+        return len(self.shape)
 
     def start(self, target: Transformer, sampling: Sampling, max_length: int) -> _Proposer:
         """Raises ValueError if the vocabularies differ or the draft's context is shorter than max_length."""
@@ -37,33 +53,37 @@ class DraftModel:
             raise ValueError("the draft's tokenizer gives the same ids another meaning than the target's")
         if max_length > ours.max_length:
             raise ValueError(f"the request may reach {max_length} tokens and the draft's context ends at {ours.max_length}")
-        return _Proposer(self.model, self.k, sampling, max_length)
+        return _Proposer(self, sampling, max_length)
 
 
 class _Proposer:
-    def __init__(self, model: Transformer, k: int, sampling: Sampling, max_length: int):
-        self.model, self.k, self.sampling = model, k, sampling
-        self.cache = model.new_cache(max_length)
-        self.root = 0  # committed tokens when the present tree was drafted
+    def __init__(self, drafter: DraftModel, sampling: Sampling, max_length: int):
+        self.drafter, self.model, self.sampling = drafter, drafter.model, sampling
+        self.cache = self.model.new_cache(max_length + drafter.max_nodes)
+        self.root = 0  # committed tokens when the present tree was drafted; node i lies in slot root + i
 
+    @torch.inference_mode()
     def propose(self, committed: list[int], limit: int, uniforms: Uniforms) -> TokenTree:
-        k = min(self.k, limit)
-        if k == 0:
+        shape = self.drafter.shape.cut(limit)
+        if not len(shape):
             return TokenTree.empty(self.model.device)
         self.root = len(committed)
         # What the cache lacks: the newest token, and after a full acceptance the last drafted one too.
-        new = torch.tensor([committed[self.cache.length :]], device=self.model.device)
-        u = uniforms.draw(Purpose.DRAFT, len(committed), k).to(self.model.device)
-        tokens, rows = [], []
-        for step in range(k):
-            logits = self.model(new, self.cache, rows=1).logits[0, -1]
-            q = self.sampling.probabilities(logits)  # (V,)
-            token = inverse_cdf(q, u[step])
-            tokens.append(token)
-            rows.append(q)
-            new = token.view(1, 1)
-        return TokenTree.chain(torch.stack(tokens), torch.stack(rows))
+        new = upload([committed[self.cache.length :]], self.model.device)
+        u = upload(uniforms.draw(Purpose.DRAFT, len(committed), len(shape)), self.model.device)
+        logits = self.model(new, self.cache, rows=1).logits[0]
+        return grow(shape, logits, self._advance, self.sampling, u, self.drafter.siblings)
 
-    def observe(self, accepted: list[int], output: Output) -> None:
-        """The cache keeps the accepted drafts; the last drafted token was never run through the model."""
-        self.cache.rollback(min(self.cache.length, self.root + len(accepted)))
+    def _advance(self, tokens: Tensor, tree: TokenTree, level: Level) -> Tensor:
+        if tree.is_chain:
+            return self.model(tokens[None], self.cache).logits[0]
+        positions = self.root - 1 + tree.depths[level.start :]
+        return self.model(tokens[None], self.cache, positions, tree.mask[level.start :]).logits[0]
+
+    def observe(self, outcome: Outcome) -> None:
+        """The cache keeps the accepted drafts that were run through the model; the last level never was."""
+        kept = [self.root + node for node in outcome.accepted if self.root + node < self.cache.length]
+        if kept:
+            self.cache.keep([self.root - 1, *kept])
+        else:
+            self.cache.rollback(min(self.cache.length, self.root))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 
 from specdec.distributions import Sampling
-from specdec.models.transformer import Output, Transformer
+from specdec.drafters.base import Outcome
+from specdec.models.transformer import Transformer
 from specdec.tree import TokenTree
 from specdec.uniforms import Uniforms
 
@@ -70,5 +71,5 @@ class _Proposer:
                 break
         return TokenTree.chain(torch.tensor(copied, dtype=torch.long, device=self.device))
 
-    def observe(self, accepted: list[int], output: Output) -> None:
+    def observe(self, outcome: Outcome) -> None:
         """An n-gram table reads tokens only."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,32 +11,41 @@ from torch import Tensor, nn
 
 from specdec.cache import KVCache
 from specdec.config import Config
+from specdec.models.attention import View, view
 from specdec.models.linear import Linear
 
 
 @dataclass(frozen=True)
 class Output:
-    """logits: (B, R, V), R the rows that were asked for. hidden: (B, T, D), after the last norm: what the LM head reads."""
+    """logits: (B, R, V), R the rows that were asked for. hidden: (B, T, D), after the last norm: what the LM head reads.
+
+    layers: (B, T, n D), the residual stream behind each of the n layers that were asked for, side by side; None if none were.
+    """
 
     logits: Tensor
     hidden: Tensor
+    layers: Tensor | None = None
 
 
 class Attention(nn.Module):
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, inputs: int | None = None):
         super().__init__()
         self.heads, self.kv_heads, self.head_dim = config.heads, config.kv_heads, config.head_dim
-        self.qkv = Linear(config.hidden_size, (config.heads + 2 * config.kv_heads) * config.head_dim)
-        self.out = Linear(config.heads * config.head_dim, config.hidden_size)
+        width = (config.heads + 2 * config.kv_heads) * config.head_dim
+        self.qkv = Linear(inputs or config.hidden_size, width, config.qkv_bias)
+        self.out = Linear(config.heads * config.head_dim, config.hidden_size, config.out_bias)
+        if config.qk_norm:
+            self.q_norm, self.k_norm = (nn.RMSNorm(config.head_dim, config.norm_eps) for _ in range(2))
+        self.qk_norm = config.qk_norm
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], cache: KVCache, layer: int, mask: Mask) -> Tensor:
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], layer: int, view: View) -> Tensor:
         B, T, _ = x.shape
         qkv = self.qkv(x).view(B, T, -1, self.head_dim).transpose(1, 2)  # (B, heads + 2 kv_heads, T, head_dim)
         qk, v = qkv.split([self.heads + self.kv_heads, self.kv_heads], dim=1)
+        if self.qk_norm:
+            qk = torch.cat([self.q_norm(qk[:, : self.heads]), self.k_norm(qk[:, self.heads :])], dim=1)
         q, k = rotate(qk, *rope).split([self.heads, self.kv_heads], dim=1)
-        k, v = cache.append(layer, k, v)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.dense, is_causal=mask.causal, enable_gqa=True)
-        return self.out(y.transpose(1, 2).reshape(B, T, -1))
+        return self.out(view.attend(layer, q, k, v).transpose(1, 2).reshape(B, T, -1))
 
 
 class FeedForward(nn.Module):
@@ -57,8 +67,8 @@ class Layer(nn.Module):
         self.ffn_norm = nn.RMSNorm(config.hidden_size, config.norm_eps)
         self.ffn = FeedForward(config)
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], cache: KVCache, layer: int, mask: Mask) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), rope, cache, layer, mask)
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], layer: int, view: View) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), rope, layer, view)
         return x + self.ffn(self.ffn_norm(x))
 
 
@@ -83,8 +93,8 @@ class Transformer(nn.Module):
 
     def set_rope(self) -> None:
         """Computes the rotary tables, in float64 first; they are no part of a checkpoint."""
-        half = torch.arange(0, self.config.head_dim, 2, dtype=torch.float64) / self.config.head_dim
-        angles = torch.outer(torch.arange(self.config.max_length, dtype=torch.float64), self.config.rope_theta**-half)
+        positions = torch.arange(self.config.max_length, dtype=torch.float64)
+        angles = torch.outer(positions, rope_frequencies(self.config))
         self.register_buffer("cos", angles.cos().float(), persistent=False)  # (max_length, head_dim / 2)
         self.register_buffer("sin", angles.sin().float(), persistent=False)
 
@@ -108,38 +118,55 @@ class Transformer(nn.Module):
         positions: Tensor | None = None,
         mask: Tensor | None = None,
         rows: int | None = None,
+        layers: Sequence[int] = (),
+        fixed: bool = False,
     ) -> Output:
-        """Appends T tokens to the cache and scores them.
+        """Appends T tokens to every row of the cache and scores them.
 
         Args:
             tokens: (B, T) int64 ids.
-            cache: filled with the L tokens that come before; afterwards it holds L + T.
-            positions: (T,) or (B, T) rotary positions; L … L + T - 1 if None.
-            mask: (T, T) bool among the new tokens, True where row i may look at column j; causal if None. Every new token sees
-                all L cached ones.
-            rows: logits for the last `rows` tokens only; a prompt needs those of its end, and the head is the largest product.
+            cache: row b is filled with the L_b tokens that come before; afterwards it holds L_b + T.
+            positions: (T,) or (B, T) rotary positions; L_b … L_b + T - 1 if None.
+            mask: (T, M) or (B, T, M) bool with M >= T, True where a new token may see one of the last M slots, the new tokens' own
+                included; every slot before those is seen. Causal if None.
+            rows: logits for the last `rows` tokens only, 0 for none; a prompt needs those of its end, and the head is the largest product.
+            layers: whose outputs to return beside the last one's, counted from 0.
+            fixed: run in a shape that depends on T alone, so that a token's logits are the same bits in every forward of T tokens
+                over this cache (models/attention.py, `Fixed`). One row only.
 
         Raises:
             CacheFull: if T slots are not free, before anything is written.
             ValueError: on an empty or ill-shaped input, or a position beyond config.max_length.
         """
-        if tokens.dim() != 2 or tokens.shape[1] == 0:
-            raise ValueError(f"tokens must be (B, T) with T >= 1, got {tuple(tokens.shape)}")
+        if tokens.dim() != 2 or tokens.shape[1] == 0 or len(tokens) != cache.batch_size:
+            raise ValueError(f"tokens must be ({cache.batch_size}, T) with T >= 1, got {tuple(tokens.shape)}")
         T, L = tokens.shape[1], cache.length
         cache.require(T)
-        if positions is None:
-            if self.config.max_length < L + T:
-                raise ValueError(f"{L} cached + {T} new tokens exceed the model's context of {self.config.max_length}")
-            rope = self.cos[L : L + T], self.sin[L : L + T]
-        else:
-            rope = self.cos[positions], self.sin[positions]
-        rope = tuple(part.to(self.dtype).unsqueeze(-3) for part in rope)  # (1, T, ·) or (B, 1, T, ·)
-        attention_mask = Mask.build(T, L, mask, self.device)
-        x = self.embedding(tokens).to(self.dtype)
+        if positions is None and self.config.max_length < L + T and not fixed:
+            raise ValueError(f"{L} cached + {T} new tokens exceed the model's context of {self.config.max_length}")
+        rope = self._rope(positions, cache, T, fixed)
+        seen = view(cache, T, mask, fixed)
+        x, outputs = self.embedding(tokens).to(self.dtype), {}
         for index, layer in enumerate(self.layers):
-            x = layer(x, rope, cache, index, attention_mask)
+            x = layer(x, rope, index, seen)
+            if index in layers:
+                outputs[index] = x
         x = self.norm(x)
-        return Output(self.head(x if rows is None else x[:, -rows:]), x)
+        inner = torch.cat([outputs[index] for index in layers], dim=-1) if layers else None
+        scored = x if rows is None else x[:, T - rows :]
+        logits = self.head(scored) if rows != 0 else x.new_empty(len(x), 0, self.config.vocab_size)
+        return Output(logits, x, inner)
+
+    def _rope(self, positions: Tensor | None, cache: KVCache, T: int, fixed: bool) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, (1, T, head_dim / 2) or (B, 1, T, head_dim / 2)."""
+        if positions is None and not fixed and not cache.is_ragged:
+            where = slice(cache.length, cache.length + T)
+        elif positions is None:
+            where = cache.starts[:, None] + torch.arange(T, device=self.device)
+            where = where.clamp_max(self.config.max_length - 1)  # what pads a fixed shape may stand beyond the context
+        else:
+            where = positions
+        return tuple(table[where].to(self.dtype).unsqueeze(-3) for table in (self.cos, self.sin))
 
     def truncated(self, layers: int) -> Transformer:
         """A model of the first `layers` layers with the same embedding, norm and head, sharing all weights: the simplest draft.
@@ -157,23 +184,9 @@ class Transformer(nn.Module):
         return short
 
 
-@dataclass(frozen=True)
-class Mask:
-    """Who sees whom, in the cheapest form that attention takes: nothing for one token, a flag for a plain prompt, else a matrix."""
-
-    dense: Tensor | None
-    causal: bool
-
-    @classmethod
-    def build(cls, T: int, L: int, among_new: Tensor | None, device: torch.device) -> Mask:
-        if among_new is None:
-            if T == 1 or L == 0:
-                return cls(None, causal=T > 1)
-            among_new = torch.ones(T, T, dtype=torch.bool, device=device).tril()
-        elif among_new.shape != (T, T):
-            raise ValueError(f"mask must be {(T, T)}, got {tuple(among_new.shape)}")
-        seen = torch.ones(T, L, dtype=torch.bool, device=device)
-        return cls(torch.cat([seen, among_new.to(device)], dim=1), causal=False)
+def rope_frequencies(config: Config) -> Tensor:
+    """(head_dim / 2,) float64 radians a position (Su et al. 2104.09864, section 3.4.2)."""
+    return config.rope_theta ** -(torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
