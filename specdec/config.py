@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+# What Config.rope_scaling must say, and what it may say, for each way of scaling, in the words of Hugging Face's config.json.
+ROPE_SCALINGS = {
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+    "yarn": ("factor", "original_max_position_embeddings"),
+}
+ROPE_OPTIONS = {"yarn": ("beta_fast", "beta_slow", "truncate", "attention_factor", "mscale", "mscale_all_dim")}
 
 
 @dataclass(frozen=True)
@@ -13,7 +22,8 @@ class Config:
     tied: the LM head is the embedding matrix.
     qkv_bias, out_bias: whether the attention's projections have biases (Qwen2.5: q, k, v).
     qk_norm: whether q and k are normalised head by head before the rotation (Qwen3).
-    rope_scaling: how the rotary frequencies were changed for longer contexts; None: not at all.
+    rope_scaling: how the rotary frequencies were changed for longer contexts: "rope_type", a key of ROPE_SCALINGS, and what it
+        needs; None: not at all.
     """
 
     vocab_size: int
@@ -37,7 +47,38 @@ class Config:
             raise ValueError(f"heads must be a multiple of kv_heads, got {self.heads} and {self.kv_heads}")
         if self.head_dim % 2:
             raise ValueError(f"head_dim must be even for rotary positions, got {self.head_dim}")
+        if self.rope_scaling is not None:
+            _check_rope_scaling(self.rope_scaling)
 
     def kv_bytes(self, length: int, batch_size: int = 1, bytes_per_number: int = 2) -> int:
         """Size of the KV cache: 2 · layers · kv_heads · head_dim numbers a token."""
         return 2 * self.layers * self.kv_heads * self.head_dim * length * batch_size * bytes_per_number
+
+
+def rope_keys(kind: str) -> tuple[str, ...]:
+    """What rope_scaling can say beside its rope_type; nothing if that is unknown."""
+    return ROPE_SCALINGS.get(kind, ()) + ROPE_OPTIONS.get(kind, ())
+
+
+def _check_rope_scaling(scaling: dict) -> None:
+    kind = scaling.get("rope_type")
+    if kind == "dynamic":
+        raise ValueError("rope_type 'dynamic' turns by the length of the text, so that every cached key would go stale as it grows")
+    if kind not in ROPE_SCALINGS:
+        raise ValueError(f"rope_type {kind!r} is unknown; {', '.join(ROPE_SCALINGS)} can be computed")
+    for key in ROPE_SCALINGS[kind]:
+        if key not in scaling:
+            raise ValueError(f"rope_type {kind!r} needs {key}, got {scaling}")
+    for key, value in scaling.items():
+        if key not in ("rope_type", *rope_keys(kind)):
+            raise ValueError(f"rope_type {kind!r} has no {key}; it has {', '.join(rope_keys(kind))}")
+        if key == "truncate" and not isinstance(value, bool):
+            raise ValueError(f"truncate must be true or false, got {value!r}")
+        if key not in ("rope_type", "truncate") and not _is_positive(value):
+            raise ValueError(f"{key} of rope_type {kind!r} must be a number > 0, got {value!r}")
+    if kind == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]:
+        raise ValueError(f"low_freq_factor must be below high_freq_factor, got {scaling}")
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf

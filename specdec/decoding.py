@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -169,32 +169,45 @@ def rounds(
     active = list(range(len(requests)))  # the request of each row of the cache
     while active:
         batch = [requests[index] for index in active]
-        roots = cache.starts.unsqueeze(-1).clone()  # (B, 1), their slots; node i lies i + 1 slots behind
-        trees = [request.draft(target.device) for request in batch]
-        tree = TokenTree.stack(trees)  # (B, N)
-        output = _forward(target, cache, tree, batch, width)
-        verdict = _verify(sampling.probabilities(output.logits), tree, batch)
-        if not tree.is_chain:
-            cache.move((roots + 1 + verdict.path).clamp_min(0), roots + 1)
-        decided = _to_host(verdict, tree)
-        cache.rollback([len(request.committed) + len(one.path) for request, one in zip(batch, decided, strict=True)])
         found: list[Round | None] = [None] * len(requests)
-        for row, (request, one) in enumerate(zip(batch, decided, strict=True)):
-            if request.proposer:
-                request.proposer.observe(_outcome(output, row, trees[row], one))
-            emitted = _until_stop([*one.accepted, one.next_token], stop_tokens)
-            request.committed += emitted
-            kept = min(len(one.path), len(emitted))
-            last = one.last if len(emitted) > len(one.path) else "accepted"
-            found[active[row]] = Round(emitted, kept, one.depth, last, time.perf_counter() - began)
+        for index, round in zip(active, round_of(target, cache, batch, sampling, stop_tokens, width), strict=True):
+            found[index] = replace(round, seconds=time.perf_counter() - began)
         yield found
         began = time.perf_counter()
-        for row in reversed(range(len(active))):
+        for row in reversed(range(len(batch))):
             if len(batch[row].committed) >= batch[row].longest or batch[row].committed[-1] in stop_tokens:
                 active[row] = active[-1]
                 active.pop()
                 if active:
                     cache.drop(row)
+
+
+def round_of(
+    target: Transformer,
+    cache: KVCache,
+    batch: Sequence[Request],
+    sampling: Sampling,
+    stop_tokens: frozenset[int] = frozenset(),
+    width: int | None = None,
+) -> list[Round]:
+    """One round: draft, verify, commit. Row b of the cache holds all but the newest token of batch[b]."""
+    began = time.perf_counter()
+    trees = [request.draft(target.device) for request in batch]
+    tree = TokenTree.stack(trees)  # (B, N)
+    newest = upload([[request.committed[-1]] for request in batch], target.device)
+    u = upload(torch.stack([request.draw(len(tree)) for request in batch]), target.device)
+    verdict, output = judge(target, cache, newest, tree, u, sampling, batch[0].layers, width)
+    decided = _to_host(verdict, tree)
+    cache.rollback([len(request.committed) + len(one.path) for request, one in zip(batch, decided, strict=True)])
+    found = []
+    for row, (request, one) in enumerate(zip(batch, decided, strict=True)):
+        if request.proposer:
+            request.proposer.observe(_outcome(output, row, trees[row], one))
+        emitted = _until_stop([*one.accepted, one.next_token], stop_tokens)
+        request.committed += emitted
+        last = one.last if len(emitted) > len(one.path) else "accepted"
+        found.append(Round(emitted, min(len(one.path), len(emitted)), one.depth, last, time.perf_counter() - began))
+    return found
 
 
 def _prefill(target: Transformer, cache: KVCache, request: Request, width: int | None) -> None:
@@ -214,12 +227,44 @@ def _prefill(target: Transformer, cache: KVCache, request: Request, width: int |
         request.proposer.observe(Outcome([], TokenTree.empty(target.device), nothing, torch.cat(hidden), inner))
 
 
-def _forward(target: Transformer, cache: KVCache, tree: TokenTree, batch: Sequence[Request], width: int | None) -> Output:
-    """Scores every root and the tree behind it: logits (B, N + 1, V), hidden (B, N + 1, D)."""
-    newest = upload([[request.committed[-1]] for request in batch], target.device)
+def judge(
+    target: Transformer,
+    cache: KVCache,
+    newest: Tensor,
+    tree: TokenTree,
+    u: Tensor,
+    sampling: Sampling,
+    layers: Sequence[int] = (),
+    width: int | None = None,
+) -> tuple[Verdict, Output]:
+    """The part of a round that runs on the device: one forward, the rule, and the accepted path moved behind its root.
+
+    Nothing is copied to the host, and with a width every shape is fixed, so that it can be captured in a CUDA graph. The cache is
+    left as long as the forward made it: how much of it stays is for the host to say.
+
+    Args:
+        newest: (B, 1) the roots' tokens; row b of the cache holds what comes before.
+        tree: (B, N).
+        u: (B, N + 1) uniforms.
+
+    Returns:
+        The verdict on each row, and the target's output at the root and at every node: logits (B, N + 1, V), hidden (B, N + 1, D).
+    """
+    roots = cache.starts.unsqueeze(-1).clone()  # (B, 1), their slots; node i lies i + 1 slots behind
+    output = _forward(target, cache, newest, tree, layers, width)
+    p = sampling.probabilities(output.logits)
+    if tree.is_chain:
+        return verify_chain(p, None if tree.q is None else tree.q[:, : len(tree)], tree.tokens, u), output
+    verdict = verify_tree(p, tree, u)
+    cache.move(roots + 1 + verdict.path, roots + 1)  # behind the path's end it copies the root to where nobody looks
+    return verdict, output
+
+
+def _forward(
+    target: Transformer, cache: KVCache, newest: Tensor, tree: TokenTree, layers: Sequence[int], width: int | None
+) -> Output:
     tokens, N = torch.cat([newest, tree.tokens], dim=-1), len(tree)
     layout = {} if tree.is_chain else _layout(cache, tree)
-    layers = batch[0].layers
     if width is None:
         return target(tokens, cache, rows=N + 1, layers=layers, **layout)
     more = width - N - 1
@@ -237,13 +282,6 @@ def _layout(cache: KVCache, tree: TokenTree) -> dict[str, Tensor]:
     mask = F.pad(tree.mask, (1, 0, 1, 0))
     mask[:, :, 0] = True  # everybody sees the root
     return {"positions": positions[0], "mask": mask[0]} if len(mask) == 1 else {"positions": positions, "mask": mask}
-
-
-def _verify(p: Tensor, tree: TokenTree, batch: Sequence[Request]) -> Verdict:
-    u = upload(torch.stack([request.draw(len(tree)) for request in batch]), p.device)
-    if tree.is_chain:
-        return verify_chain(p, None if tree.q is None else tree.q[:, : len(tree)], tree.tokens, u)
-    return verify_tree(p, tree, u)
 
 
 @dataclass(frozen=True)

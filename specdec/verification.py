@@ -181,12 +181,16 @@ def _judge_drawn(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor, iid: bo
             rejected = (tried & ~below).unsqueeze(-1)
             left = torch.where(rejected, residual(left, declared), left)
             if not iid:
-                rest = proposal.scatter(-1, x, 0.0)
-                rest = rest / rest.sum(-1, keepdim=True).clamp_min(torch.finfo(rest.dtype).tiny)
-                proposal = torch.where(rejected, rest, proposal)
+                proposal = torch.where(rejected, _without(proposal, x), proposal)
         path.append(chosen)
         at = torch.where(chosen >= 0, chosen + 1, at)
     return torch.stack(path[: tree.depth], -1) if tree.depth else at.new_empty(*at.shape, 0), left
+
+
+def _without(q: Tensor, x: Tensor) -> Tensor:
+    """q (..., V) less the token x (..., 1), renormalised; all 0 if nothing is left."""
+    rest = q.scatter(-1, x, 0.0)
+    return rest / rest.sum(-1, keepdim=True).clamp_min(torch.finfo(rest.dtype).tiny)
 
 
 def _families(tree: TokenTree, parents: Tensor) -> Tensor:

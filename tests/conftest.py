@@ -4,6 +4,11 @@ import torch
 from specdec.models import load_model
 
 
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("cuda") and not torch.cuda.is_available():
+        pytest.skip("needs an NVIDIA GPU and a CUDA build of PyTorch; there is none here")
+
+
 @pytest.fixture(autouse=True)
 def _one_thread_for_tiny_tensors(request):
     """Threads cost more than they bring where a whole model fits into a cache line or two; the real model keeps them."""

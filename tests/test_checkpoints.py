@@ -56,7 +56,7 @@ def test_fetch_does_nothing_twice(cache, monkeypatch):
     assert fetch() == path
 
 
-def write_gguf(path: Path, architecture="llama", pre="smollm", leave_out=()) -> Path:
+def write_gguf(path: Path, architecture="llama", pre="smollm", leave_out=(), other_shapes=None) -> Path:
     """A small Llama-architecture file with an untied head, in the layout of the real one."""
     writer, rng = gguf.GGUFWriter(path, architecture), np.random.default_rng(0)
     for add, value in [("block_count", 2), ("context_length", 64), ("embedding_length", 16), ("feed_forward_length", 32),
@@ -73,7 +73,7 @@ def write_gguf(path: Path, architecture="llama", pre="smollm", leave_out=()) -> 
         shapes |= {f"blk.{i}.{name}": shape for name, shape in {
             "attn_q": (16, 16), "attn_k": (8, 16), "attn_v": (8, 16), "attn_output": (16, 16), "attn_norm": (16,), "ffn_norm": (16,),
             "ffn_gate": (32, 16), "ffn_up": (32, 16), "ffn_down": (16, 32)}.items()}  # fmt: skip
-    for name, shape in shapes.items():
+    for name, shape in (shapes | (other_shapes or {})).items():
         if name not in leave_out:
             writer.add_tensor(f"{name}.weight", rng.normal(size=shape).astype(np.float32))
     writer.write_header_to_file()
@@ -88,12 +88,13 @@ def test_a_small_file_loads_and_loads_again_from_the_cache(cache, tmp_path, monk
     first = load_model(path, dtype=torch.float32)
     assert (first.config.tied, first.config.head_dim, first.config.kv_heads, first.config.rope_theta) == (False, 4, 2, 1000)
     assert first.tokenizer.encode("ab<end>") == [3, 0]
-    assert first.tokenizer.stop_tokens == (0,)
+    assert (first.tokenizer.stop_tokens, first.tokenizer.special_tokens) == ((0,), {"eos_token": "<end>"})
     monkeypatch.setattr(checkpoints, "read_gguf", lambda *_: pytest.fail("read twice"))
     second = load_model(path, dtype=torch.float32)
     tokens = torch.tensor([[1, 2, 3]])
     assert torch.equal(first(tokens, first.new_cache()).logits, second(tokens, second.new_cache()).logits)
     assert second.tokenizer.same_vocabulary(first.tokenizer)
+    assert (second.tokenizer.stop_tokens, second.tokenizer.special_tokens) == ((0,), {"eos_token": "<end>"})
     assert second.config == first.config
 
 
@@ -136,15 +137,19 @@ def test_an_interrupted_conversion_leaves_nothing_that_looks_whole(cache, tmp_pa
 @pytest.mark.parametrize(("options", "message"), [
     ({"architecture": "mamba"}, "architecture 'mamba'"), ({"pre": "llama-bpe"}, "pre-tokenizer 'llama-bpe'"),
     ({"leave_out": ["blk.1.ffn_up"]}, "blk.1.ffn_up.weight"),
+    ({"other_shapes": {"rope_freqs": (2,)}}, "odd.gguf holds .*rope_freqs.weight"),
+    ({"other_shapes": {"output_norm": (15,)}}, "odd.gguf: the tensors do not fit the configuration: .*norm.weight"),
 ])  # fmt: skip
 def test_files_that_cannot_be_read_are_named(cache, tmp_path, options, message):
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(CheckpointError, match=f"(?s){message}"):
         load_model(write_gguf(tmp_path / "odd.gguf", **options))
 
 
 def test_what_is_no_model_at_all_is_named(cache, tmp_path):
     (tmp_path / "broken.gguf").write_bytes(b"GGUF then nonsense")
-    for name in (tmp_path / "broken.gguf", tmp_path / "absent.gguf", "gpt-5"):
+    (tmp_path / "notes.txt").write_text("no model")
+    (tmp_path / "empty").mkdir()
+    for name in (tmp_path / "broken.gguf", tmp_path / "absent.gguf", tmp_path / "notes.txt", tmp_path / "empty", "gpt-5"):
         with pytest.raises(CheckpointError, match=Path(name).name):
             load_model(name)
 

@@ -1,8 +1,11 @@
 """The whole loop, exactly: the joint law of the first tokens of `generate` is the target's own. And wrong rules are caught."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from tiny import law_of_generate, probability_table, reference_law, tiny_model
+from drafters_under_test import DRAFTERS
+from tiny import law_of_generate, law_of_round, probability_table, reference_law, tiny_model
 
 from specdec import decoding
 from specdec.distributions import Sampling, inverse_cdf, residual
@@ -14,16 +17,22 @@ PROMPT, LENGTH = (0, 2, 0, 2, 1, 0), 3  # a prompt in which prompt lookup finds 
 SAMPLINGS = {"T=1": Sampling(), "T=0.7, top-p": Sampling(0.7, top_p=0.9), "T=0": Sampling(0), "top-k, min-p": Sampling(2, 2, None, 0.2)}
 
 
+def table_of(model, sampling):
+    """What a draft model draws from, by fresh prefills."""
+    table = probability_table(model, sampling)
+    return lambda committed, path: table(committed + path)
+
+
 def measure(drafter_name: str, k: int, sampling: Sampling, edge: int, length: int = LENGTH) -> float:
     """TV between the law of generate and the target's."""
     target, draft = tiny_model(1), tiny_model(2, layers=1)
-    drafter, draft_model = {
-        "none": lambda: (None, None),
+    drafter, model = {
+        "none": lambda: (None, draft),
         "draft-model": lambda: (DraftModel(draft, k), draft),
         "truncated": lambda: (DraftModel(target.truncated(1), k), target.truncated(1)),
-        "prompt-lookup": lambda: (PromptLookup(ngram=2, k=k), None),
+        "prompt-lookup": lambda: (PromptLookup(ngram=2, k=k), draft),
     }[drafter_name]()
-    found = law_of_generate(target, drafter, draft_model, PROMPT, length, sampling, edge)
+    found = law_of_generate(target, drafter, table_of(model, sampling), PROMPT, length, sampling, edge)
     return law_distance(found, reference_law(probability_table(target, sampling), PROMPT, length))
 
 
@@ -100,7 +109,8 @@ def test_negative_control_a_draft_that_declares_another_q(monkeypatch):
         return proposer
 
     monkeypatch.setattr(DraftModel, "start", start)
-    assert measure("draft-model", 1, SAMPLINGS["T=1"], edge=0, length=2) > 1e-3
+    with pytest.raises(AssertionError, match="did not draw from the distribution that it declares"):
+        measure("draft-model", 1, SAMPLINGS["T=1"], edge=0, length=2)
 
 
 def test_the_wrong_rule_builder_is_right_with_the_right_parts(monkeypatch):
@@ -109,3 +119,57 @@ def test_the_wrong_rule_builder_is_right_with_the_right_parts(monkeypatch):
     assert measure("draft-model", 2, SAMPLINGS["T=1"], 0) < 1e-12
     monkeypatch.setattr(decoding, "verify_chain", verify_chain)
     assert measure("draft-model", 2, SAMPLINGS["T=1"], 0) < 1e-12
+
+
+# -- one round of every drafter, behind any text -------------------------------------------------------------------------------
+
+DEPTH = 2  # the deepest path that the round has room for
+METHODS = {name: sampling for name, sampling in SAMPLINGS.items() if name != "top-k, min-p"}
+
+
+def distance(name, sampling, history, edge):
+    target = tiny_model(1, layers=3)
+    return law_distance(*law_of_round(target, DRAFTERS[name](target), PROMPT, history, DEPTH, sampling, edge))
+
+
+@pytest.mark.parametrize("history", [0, 2])
+@pytest.mark.parametrize("sampling", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_a_round_of_every_drafter_has_the_targets_law(name, sampling, history):
+    for edge in (0, 1):
+        assert distance(name, sampling, history, edge) < 1e-12, f"{name} changes the target's distribution"
+
+
+def accepts_everything(verify):
+    """A rule that accepts whatever was drafted first."""
+    return lambda p, *rest: verify(torch.full_like(p, 1.0), *rest)
+
+
+def forgets_the_rejected(verify):
+    """A rule that draws the next token from p itself where it rejected something."""
+
+    def wrong(p, *rest):
+        verdict = verify(p, *rest)
+        row = p.gather(-2, _at(verdict, rest).view(-1, 1, 1).expand(-1, 1, p.shape[-1])).squeeze(-2)
+        return replace(verdict, next_token=inverse_cdf(row, rest[-1][..., -1]))
+
+    def _at(verdict, rest):
+        if verdict.path is None:
+            return verdict.count
+        last = verdict.path.gather(-1, (verdict.count - 1).clamp_min(0).unsqueeze(-1)).squeeze(-1)
+        return torch.where(verdict.count > 0, last + 1, 0)
+
+    return wrong
+
+
+@pytest.mark.parametrize("wrong", [accepts_everything, forgets_the_rejected])
+@pytest.mark.parametrize("sampling", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_negative_control_a_wrong_rule_changes_the_law_of_every_drafter(name, sampling, wrong, monkeypatch):
+    if name == "itself" or (sampling.greedy and wrong is forgets_the_rejected):
+        pytest.skip("nothing is ever rejected, or the argmax of p is right whatever was rejected: the rule is not wrong here")
+    for rule in ("verify_chain", "verify_tree"):
+        monkeypatch.setattr(decoding, rule, wrong(getattr(decoding, rule)))
+    # Behind some texts the wrong rule is right by accident; behind one of these it shows.
+    shown = any(distance(name, sampling, history, edge) > 1e-3 for history in range(6) for edge in (0, 1))
+    assert shown, "the exactness test cannot tell this wrong rule from the right one"

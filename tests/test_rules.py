@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from specdec import verification
 from specdec.law import law, law_distance
 from specdec.tree import TokenTree
 from specdec.verification import verify_block, verify_chain, verify_tree
@@ -188,32 +189,38 @@ def draw_children(choose, q, n: int, kind: str) -> list[int]:
         return list(np.argsort(-q, kind="stable")[:n])
     drawn = []
     for _ in range(n):
-        drawn.append(choose.categorical(q))
+        drawn.append(choose.categorical(q) if q.sum() > 0 else 0)  # once q has run out, any token, as a point mass
         if kind == "without_replacement":
             q = without(q, drawn[-1])
     return drawn
 
 
 def tree_law(parents: list[int], kind: str, edge: int, V: int = 3, seed: int = 3, prepare=None) -> dict:
-    """prepare(tree, P): what the rule is given, for negative controls; the script keeps to the right rule."""
-    p, full = table(seed, V), table(seed + 1, V)
-    depth = int(TokenTree(torch.zeros(len(parents)), torch.tensor(parents)).depths.max())
+    """Every way to draft and to judge is enumerated first; then the rule judges all of them as one batch.
 
+    prepare(tree, siblings): what the rule is given, for negative controls; the script keeps to the right rule.
+    """
+    p, full = table(seed, V), table(seed + 1, V)
+    families = {node: [i for i, parent in enumerate(parents) if parent == node] for node in range(-1, len(parents))}
+
+    @cache
     def q(prefix):  # drawing without replacement needs mass on as many tokens as there are siblings
         return 0.9 * full(prefix) + 0.1 / V
 
+    runs = []
+
     def program(choose):
         script, tokens, texts = Script(choose, edge), [0] * len(parents), {-1: ()}
-        for node in range(-1, len(parents)):
-            children = [i for i, parent in enumerate(parents) if parent == node]
-            for child, token in zip(children, draw_children(choose, q(texts[node]), len(children), kind), strict=True):
-                tokens[child], texts[child] = int(token), (*texts[node], int(token))
+        for node, children in families.items():
+            if children:
+                for child, token in zip(children, draw_children(choose, q(texts[node]), len(children), kind), strict=True):
+                    tokens[child], texts[child] = int(token), (*texts[node], int(token))
         coins, at = [0.5] * len(parents), -1
         while True:  # the walk, from the rule's definition
             rest, proposal, went = p(texts[at]), q(texts[at]), False
-            for child in [i for i, parent in enumerate(parents) if parent == at]:
+            for child in families[at]:
                 x = tokens[child]
-                now = np.eye(V)[x] if kind == "point masses" else proposal
+                now = np.eye(V)[x] if kind == "point masses" or proposal.sum() == 0 else proposal
                 went, coins[child] = script.coin(rest[x] / now[x])
                 if went:
                     at = child
@@ -224,32 +231,44 @@ def tree_law(parents: list[int], kind: str, edge: int, V: int = 3, seed: int = 3
             if not went:
                 break
         rows = [texts[node] for node in range(-1, len(parents))]
-        tree = TokenTree(torch.tensor(tokens), torch.tensor(parents), None if kind == "point masses" else tensor([q(t) for t in rows]))
-        P, u = tensor([p(t) for t in rows]), tensor([*coins, script.token(rest)[1]])
-        tree, siblings = prepare(tree) if prepare else (tree, "iid" if kind == "iid" else "without_replacement")
-        verdict = verify_tree(P, tree, u, siblings)
-        path = verdict.path[: int(verdict.count)].tolist()
-        assert all(parents[b] == a for a, b in zip([-1, *path], path, strict=False)), "the path must go from parent to child"
-        return continued(choose, [tokens[node] for node in path] + [int(verdict.next_token)], p, depth + 1)
+        runs.append((tokens, [p(t) for t in rows], [q(t) for t in rows], [*coins, script.token(rest)[1]]))
+        return len(runs) - 1
 
-    return law(program)
+    masses = law(program)
+    tokens, P, Q, u = (tensor(part) for part in zip(*runs, strict=True))
+    tree = TokenTree(tokens.long(), torch.tensor(parents), None if kind == "point masses" else Q)
+    tree, siblings = prepare(tree) if prepare else (tree, "iid" if kind == "iid" else "without_replacement")
+    verdict = verify_tree(P, tree, u, siblings)
+    emitted = {}
+    for run, mass in masses.items():
+        path = verdict.path[run, : int(verdict.count[run])].tolist()
+        assert all(parents[b] == a for a, b in zip([-1, *path], path, strict=False)), "the path must go from parent to child"
+        text = (*(int(tree.tokens[run, node]) for node in path), int(verdict.next_token[run]))
+        emitted[text] = emitted.get(text, 0) + mass
+    depth, completed = TokenTree([0] * len(parents), parents).depth, {}
+    for text, mass in emitted.items():
+        for whole, share in law(lambda choose, text=text: continued(choose, list(text), p, depth + 1)).items():
+            completed[whole] = completed.get(whole, 0) + mass * share
+    return completed
 
 
 KINDS = ["without_replacement", "iid", "point masses"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", ["three siblings", "chain", "mixed"])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_tree_rules_are_exact(shape, kind):
     parents = SHAPES[shape]
-    depth = int(TokenTree(torch.zeros(len(parents)), torch.tensor(parents)).depths.max())
+    V = 2 if shape == "3 × 2" and kind == "iid" else 3  # 9 independent draws of 3 tokens have too many outcomes
+    depth = TokenTree([0] * len(parents), parents).depth
     for edge in (0, 1):
-        assert law_distance(tree_law(parents, kind, edge), target_law(table(3, 3), depth + 1)) < 1e-12
+        assert law_distance(tree_law(parents, kind, edge, V), target_law(table(3, V), depth + 1)) < 1e-12
 
 
-def test_point_masses_in_a_bushy_tree_are_exact():
+def test_three_draws_without_replacement_from_two_tokens():
+    """The third is a point mass: q has run out."""
     for edge in (0, 1):
-        assert law_distance(tree_law(SHAPES["3 × 2"], "point masses", edge), target_law(table(3, 3), 3)) < 1e-12
+        assert law_distance(tree_law(SHAPES["3 × 2"], "without_replacement", edge, V=2), target_law(table(3, 2), 3)) < 1e-12
 
 
 CONTROLS = {
@@ -257,9 +276,25 @@ CONTROLS = {
     "children without replacement judged as if independent": ("without_replacement", lambda tree: (tree, "iid")),
     "top-k children treated as samples": (
         "point masses",
-        lambda tree: (TokenTree(tree.tokens, tree.parents, torch.full((len(tree) + 1, 4), 1 / 4, dtype=torch.float64)), "iid"),
+        lambda tree: (TokenTree(tree.tokens, tree.parents, torch.full((*tree.tokens.shape[:1], 3, 4), 1 / 4, dtype=torch.float64)), "iid"),
+    ),
+    "independent children, a repeated one skipped": ("iid", lambda tree: (_without_repetitions(tree), "iid")),
+    "children without replacement, sorted again before they are judged": (
+        "without_replacement", lambda tree: (_sorted(tree), "without_replacement"),
     ),
 }
+
+
+def _without_repetitions(tree):
+    """A second child equal to the first is taken out of the tree."""
+    again = tree.tokens[:, 1] == tree.tokens[:, 0]
+    return TokenTree(tree.tokens, torch.stack([torch.full_like(tree.tokens[:, 0], -1), torch.where(again, -2, -1)], -1), tree.q)
+
+
+def _sorted(tree):
+    """The more probable child first."""
+    order = tree.q[:, 0].gather(-1, tree.tokens).argsort(-1, descending=True)
+    return TokenTree(tree.tokens.gather(-1, order), tree.parents, tree.q)
 
 
 # With some distributions the residual after one rejection is a single token, and every variant is right by accident. Not with these.
@@ -275,6 +310,61 @@ def test_negative_control_the_wrong_kind_of_siblings(name):
     )
     assert right < 1e-12
     assert wrong > 1e-3
+
+
+def test_negative_control_q_not_renormalised(monkeypatch):
+    monkeypatch.setattr(verification, "_without", lambda q, x: q.scatter(-1, x, 0.0))
+    laws = [tree_law([-1, -1], "without_replacement", edge, 4, CONTROL_SEED) for edge in (0, 1)]
+    assert max(law_distance(found, target_law(table(CONTROL_SEED, 4), 2)) for found in laws) > 1e-3
+
+
+def test_point_masses_are_the_limit_of_one_hot_draws():
+    """The fast rule for point masses against the walk, to which a row of q without mass means the same."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(100):
+        parents = [int(torch.randint(-1, i, (1,), generator=generator)) if i else -1 for i in range(9)]
+        p = torch.randn(5, 10, 4, generator=generator, dtype=torch.float64).softmax(-1)
+        tokens = torch.randint(0, 4, (5, 9), generator=generator)  # some siblings repeat a token
+        u = torch.rand(5, 10, generator=generator, dtype=torch.float64)
+        fast, walk = (verify_tree(p, TokenTree(tokens, parents, q), u) for q in (None, torch.zeros_like(p)))
+        assert torch.equal(fast.path, walk.path)
+        assert torch.equal(fast.next_token, walk.next_token)
+
+
+def test_a_batch_of_trees_is_judged_tree_by_tree():
+    """Trees of different sizes, padded with what is no node, drawn and not drawn."""
+    generator = torch.Generator().manual_seed(0)
+    for drawn in (False, True):
+        trees, P, U = [], [], []
+        for n in (0, 4, 7, 1):
+            parents = [int(torch.randint(-1, i, (1,), generator=generator)) if i else -1 for i in range(n)]
+            q = torch.randn(n + 1, 6, generator=generator).softmax(-1) if drawn and n else None
+            trees.append(TokenTree(torch.randint(0, 6, (n,), generator=generator), parents, q))
+            P.append(torch.randn(8, 6, generator=generator).softmax(-1))
+            U.append(torch.rand(8, generator=generator))
+        together = verify_tree(torch.stack(P), TokenTree.stack(trees), torch.stack(U))
+        for row, tree in enumerate(trees):
+            n = len(tree)
+            alone = verify_tree(P[row][: n + 1], tree, torch.cat([U[row][:n], U[row][-1:]]))
+            assert together.count[row] == alone.count
+            assert together.next_token[row] == alone.next_token
+            assert together.path[row, : alone.count].tolist() == alone.path[: alone.count].tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("drawn", [False, True])
+def test_trees_in_half_precision_never_become_nan(dtype, drawn):
+    """One-hot, equal and nearly equal p and q, and masses that underflow."""
+    V, parents = 5, [-1, -1, -1, 0, 0]
+    rows = torch.tensor([[1, 0, 0, 0, 0], [0.2] * 5, [1 - 6e-8, 6e-8, 0, 0, 0], [0.5, 0.5, 0, 0, 0], [0, 0, 0, 0, 1], [0.3, 0.7, 0, 0, 0]])
+    for shift in range(5):
+        p, q = rows.roll(shift, 0).to(dtype), rows.to(dtype)
+        for u in (0.0, 0.5, 1 - 1e-7):
+            tree = TokenTree([0, 1, 2, 0, 4], parents, q if drawn else None)
+            verdict = verify_tree(p, tree, torch.full((6,), u))
+            assert 0 <= verdict.next_token < V
+            at = int(verdict.path[verdict.count - 1]) + 1 if verdict.count else 0
+            assert p[at, verdict.next_token] > 0, "a token without probability was emitted"
 
 
 def test_a_chain_is_a_tree():

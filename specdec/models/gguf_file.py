@@ -29,13 +29,15 @@ def read_gguf(path: Path, dtype: torch.dtype) -> tuple[Config, Tokenizer, dict[s
     tensors = {tensor.name: tensor for tensor in reader.tensors}
 
     def read(name: str) -> Tensor:
-        tensor = tensors[name]
+        tensor = tensors.pop(name)
         return torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)).to(dtype)
 
     try:
         state = _state(config, read)
     except KeyError as error:
         raise CheckpointError(f"{path} lacks the tensor {error}") from error
+    if tensors:
+        raise CheckpointError(f"{path} holds the tensor {min(tensors)!r}, which is not implemented")
     return config, _tokenizer(fields), state
 
 
@@ -60,12 +62,13 @@ def _tokenizer(fields: dict) -> Tokenizer:
     kind, pre = fields.get("tokenizer.ggml.model"), fields.get("tokenizer.ggml.pre")
     if (kind, pre) != ("gpt2", "smollm"):
         raise CheckpointError(f"tokenizer {kind!r} with pre-tokenizer {pre!r} is unknown; 'gpt2' with 'smollm' can be read")
+    special = {f"{role}_token": fields.get(f"tokenizer.ggml.{role}_token_id") for role in ("bos", "eos")}
     return from_gguf_fields(
         fields["tokenizer.ggml.tokens"],
         fields["tokenizer.ggml.token_type"],
         fields["tokenizer.ggml.merges"],
-        fields["tokenizer.ggml.eos_token_id"],
         fields.get("tokenizer.chat_template"),
+        {role: id for role, id in special.items() if id is not None},
     )
 
 

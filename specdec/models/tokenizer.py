@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
 
+from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
+
+from specdec.models.errors import CheckpointError
 
 CONTROL = 3  # GGUF's token type for special tokens such as <|im_end|>
 
@@ -20,14 +27,19 @@ class Tokenizer:
     fast: the `tokenizers` object underneath.
     stop_tokens: ids that end a generation.
     chat_template: Jinja2 source, or None.
+    special_tokens: by their role, such as {"bos_token": "<s>"}; a chat template may name them.
     """
 
     fast: FastTokenizer
     stop_tokens: tuple[int, ...] = ()
     chat_template: str | None = None
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the text; special tokens written out in it, such as <|im_start|>, become their own id. Nothing is added."""
+        """Ids of the text; special tokens written out in it, such as <|im_start|>, become their own id.
+
+        Nothing is added, not even the token that begins a text: a chat template writes it out, and plain text may.
+        """
         return self.fast.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -38,36 +50,76 @@ class Tokenizer:
         """The message as the model was trained to see it: its chat template, up to where the answer begins.
 
         Raises:
-            ValueError: if the checkpoint has no chat template.
+            ValueError: if the checkpoint has no chat template, or the template refuses the messages (some take no system message).
         """
         if self.chat_template is None:
             raise ValueError("this model has no chat template; give it plain text")
         messages = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": message})
-        template = ImmutableSandboxedEnvironment().from_string(self.chat_template)
-        return template.render(messages=messages, add_generation_prompt=True)
+        try:
+            template = _environment().from_string(self.chat_template)
+            return template.render(messages=messages, add_generation_prompt=True, **self.special_tokens)
+        except TemplateError as error:
+            raise ValueError(f"the chat template cannot take these messages: {error}") from error
 
     def to_json(self) -> str:
-        return json.dumps([self.fast.to_str(), self.stop_tokens, self.chat_template])
+        return json.dumps([self.fast.to_str(), self.stop_tokens, self.chat_template, dict(self.special_tokens)])
 
     @classmethod
     def from_json(cls, text: str) -> Tokenizer:
-        fast, stop_tokens, chat_template = json.loads(text)
-        return cls(FastTokenizer.from_str(fast), tuple(stop_tokens), chat_template)
+        fast, stop_tokens, chat_template, special_tokens = json.loads(text)
+        return cls(FastTokenizer.from_str(fast), tuple(stop_tokens), chat_template, special_tokens)
 
     def same_vocabulary(self, other: Tokenizer) -> bool:
         """Whether every id means the same text in both."""
         return self.fast is other.fast or self.fast.get_vocab() == other.fast.get_vocab()
 
 
-def from_gguf_fields(tokens: list[str], types: list[int], merges: list[str], stop: int, template: str | None) -> Tokenizer:
-    """SmolLM's byte-level BPE: digits are split one by one before the byte-level step; no space is put in front."""
+def _environment() -> ImmutableSandboxedEnvironment:
+    """What chat templates are written for: the settings and functions that `transformers` renders them with."""
+
+    def raise_exception(message: str) -> NoReturn:
+        raise TemplateError(message)
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)  # Jinja's own escapes for HTML
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return environment
+
+
+def from_tokenizer_json(
+    path: Path, stop_tokens: Sequence[int], chat_template: str | None, special_tokens: Mapping[str, str]
+) -> Tokenizer:
+    """The tokenizer of a Hugging Face directory.
+
+    Raises:
+        CheckpointError: if `tokenizers` cannot read the file.
+    """
+    try:
+        fast = FastTokenizer.from_file(str(path))
+    except Exception as error:  # `tokenizers` raises no narrower one
+        raise CheckpointError(f"{path} is no tokenizer that can be read: {error}") from error
+    # Settings of a training run that the file may carry; here a text is neither cut nor filled up.
+    fast.no_truncation()
+    fast.no_padding()
+    return Tokenizer(fast, tuple(stop_tokens), chat_template, special_tokens)
+
+
+def from_gguf_fields(
+    tokens: list[str], types: list[int], merges: list[str], template: str | None, special: Mapping[str, int]
+) -> Tokenizer:
+    """SmolLM's byte-level BPE: digits are split one by one before the byte-level step; no space is put in front.
+
+    special: ids by their role, "bos_token" and "eos_token"; the latter ends a text.
+    """
     pairs = [tuple(merge.split(" ")) for merge in merges]
     fast = FastTokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, pairs))
     fast.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     fast.decoder = decoders.ByteLevel()
-    special = [token for token, kind in zip(tokens, types) if kind == CONTROL]
-    fast.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
-    return Tokenizer(fast, (stop,), template)
+    control = [token for token, kind in zip(tokens, types) if kind == CONTROL]
+    fast.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in control])
+    stop_tokens = (special["eos_token"],) if "eos_token" in special else ()
+    return Tokenizer(fast, stop_tokens, template, {role: tokens[id] for role, id in special.items()})

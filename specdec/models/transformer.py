@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -94,9 +95,9 @@ class Transformer(nn.Module):
     def set_rope(self) -> None:
         """Computes the rotary tables, in float64 first; they are no part of a checkpoint."""
         positions = torch.arange(self.config.max_length, dtype=torch.float64)
-        angles = torch.outer(positions, rope_frequencies(self.config))
-        self.register_buffer("cos", angles.cos().float(), persistent=False)  # (max_length, head_dim / 2)
-        self.register_buffer("sin", angles.sin().float(), persistent=False)
+        angles, factor = torch.outer(positions, rope_frequencies(self.config)), rope_attention_factor(self.config)
+        self.register_buffer("cos", (angles.cos() * factor).float(), persistent=False)  # (max_length, head_dim / 2)
+        self.register_buffer("sin", (angles.sin() * factor).float(), persistent=False)
 
     @property
     def device(self) -> torch.device:
@@ -185,8 +186,58 @@ class Transformer(nn.Module):
 
 
 def rope_frequencies(config: Config) -> Tensor:
-    """(head_dim / 2,) float64 radians a position (Su et al. 2104.09864, section 3.4.2)."""
-    return config.rope_theta ** -(torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
+    """(head_dim / 2,) float64 radians a position (Su et al. 2104.09864, section 3.4.2), scaled as config.rope_scaling says.
+
+    To scale is to divide by `factor`; the kinds differ in how much of which frequency they keep. linear keeps nothing (Chen et al.
+    2306.15595). llama3 keeps what turns often within the original context (Llama 3.1's published code). yarn does so along the
+    dimensions ("NTK-by-parts" in Peng et al. 2309.00071).
+    """
+    frequencies = config.rope_theta ** -(torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
+    scaling = config.rope_scaling
+    if scaling is None:
+        return frequencies
+    if scaling["rope_type"] == "linear":
+        return frequencies / scaling["factor"]
+    kept = _kept_by_llama3(scaling, frequencies) if scaling["rope_type"] == "llama3" else _kept_by_yarn(scaling, config)
+    return frequencies * kept + frequencies / scaling["factor"] * (1 - kept)
+
+
+def _kept_by_llama3(scaling: dict, frequencies: Tensor) -> Tensor:
+    """(head_dim / 2,) in [0, 1]: rises with the number of turns from low_freq_factor to high_freq_factor."""
+    turns = scaling["original_max_position_embeddings"] * frequencies / (2 * math.pi)
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    return ((turns - low) / (high - low)).clamp(0, 1)
+
+
+def _kept_by_yarn(scaling: dict, config: Config) -> Tensor:
+    """(head_dim / 2,) in [0, 1]: falls from the dimension that makes beta_fast turns to the one that makes beta_slow."""
+
+    def dimension(turns: float) -> float:
+        length = scaling["original_max_position_embeddings"] / (2 * math.pi * turns)
+        return config.head_dim * math.log(length) / (2 * math.log(config.rope_theta))
+
+    low, high = dimension(scaling.get("beta_fast", 32)), dimension(scaling.get("beta_slow", 1))
+    if scaling.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, config.head_dim - 1)
+    along = torch.arange(config.head_dim // 2, dtype=torch.float64)
+    return 1 - ((along - low) / ((high - low) or 0.001)).clamp(0, 1)
+
+
+def rope_attention_factor(config: Config) -> float:
+    """What cosines and sines are multiplied by: 1, but for yarn, which sharpens attention with it (Peng et al. 2309.00071, "YaRN")."""
+    scaling = config.rope_scaling
+    if scaling is None or scaling["rope_type"] != "yarn":
+        return 1.0
+    if "attention_factor" in scaling:
+        return float(scaling["attention_factor"])
+
+    def sharpness(weight: float) -> float:
+        return 0.1 * weight * math.log(scaling["factor"]) + 1 if scaling["factor"] > 1 else 1.0
+
+    if "mscale" in scaling and "mscale_all_dim" in scaling:
+        return sharpness(scaling["mscale"]) / sharpness(scaling["mscale_all_dim"])
+    return sharpness(1)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
