@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
+from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -17,7 +18,7 @@ from rich.text import Text
 
 from specdec.decoding import prompt_ids, stream
 from specdec.distributions import Sampling
-from specdec.drafters import Drafter, DraftModel, PromptLookup
+from specdec.methods import HEADS, METHODS, Settings, build
 from specdec.models import Transformer, load_model
 from specdec.models import fetch as fetch_model
 from specdec.models.tokenizer import Tokenizer
@@ -28,13 +29,8 @@ app = typer.Typer(
     help="Speculative decoding on a real language model.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
 )
 console = Console(highlight=False)
+USUAL = Settings()
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
-
-
-class DrafterName(str, Enum):
-    none = "none"
-    draft_model = "draft-model"
-    prompt_lookup = "prompt-lookup"
 
 
 class DtypeName(str, Enum):
@@ -63,15 +59,24 @@ def fetch(force: Annotated[bool, typer.Option(help="Download again even if it is
 @app.command()
 def generate(
     prompt: Annotated[str, typer.Argument(help="The text to continue; - reads standard input.")],
-    drafter: Annotated[DrafterName, typer.Option(help="Who guesses.")] = DrafterName.prompt_lookup,
-    k: Annotated[int, typer.Option(help="Tokens drafted per round.")] = 8,
-    ngram: Annotated[int, typer.Option(help="prompt-lookup: the longest suffix to look for.")] = 3,
-    layers: Annotated[int, typer.Option(help="draft-model: the target's first layers.")] = 10,
+    drafter: Annotated[str, typer.Option(help=f"Who guesses: none, {', '.join(METHODS)}, or several joined by +.")] = "prompt-lookup",
+    k: Annotated[int, typer.Option(help="draft-model, prompt-lookup: tokens of a chain.")] = USUAL.k,
+    layers: Annotated[int, typer.Option(help="draft-model: the target's first layers.")] = USUAL.layers,
+    tree: Annotated[str | None, typer.Option(help="draft-model, medusa, eagle-1: children by level, as in 3,2,1.")] = None,
+    depth: Annotated[int, typer.Option(help="eagle-2, eagle-3: levels of the tree.")] = USUAL.depth,
+    beam: Annotated[int, typer.Option(help="eagle-2, eagle-3: nodes expanded in a level, and children of each.")] = USUAL.beam,
+    budget: Annotated[int, typer.Option(help="eagle-2, eagle-3: nodes of the tree.")] = USUAL.budget,
+    ngram: Annotated[int, typer.Option(help="prompt-lookup, lookahead: tokens of the longest n-gram.")] = USUAL.ngram,
+    candidates: Annotated[int, typer.Option(help="prompt-lookup: occurrences to copy from.")] = USUAL.candidates,
+    window: Annotated[int, typer.Option(help="lookahead: columns of guesses.")] = USUAL.window,
+    pool: Annotated[int, typer.Option(help="lookahead: n-grams proposed at most.")] = USUAL.pool,
+    weights: Annotated[Path | None, typer.Option(help="medusa, eagle: trained heads; random ones without.")] = None,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
     top_k: Annotated[int | None, typer.Option()] = None,
     top_p: Annotated[float | None, typer.Option()] = None,
     min_p: Annotated[float | None, typer.Option()] = None,
     max_new_tokens: Annotated[int, typer.Option(help="The budget.")] = 128,
+    width: Annotated[int | None, typer.Option(help="Tokens of every forward: one text in any precision.")] = None,
     seed: Annotated[int, typer.Option()] = 0,
     chat: Annotated[bool, typer.Option(help="Put the prompt into the model's chat template.")] = False,
     compare: Annotated[bool, typer.Option(help="Run plain decoding too, and set the two side by side.")] = False,
@@ -82,27 +87,32 @@ def generate(
     """Continue a text: accepted, recovered and bonus tokens in their colours, then what speculation gained."""
     with _clear_errors():
         sampling = Sampling(temperature, top_k, top_p, min_p)
+        branching = None if tree is None else _numbers(tree)
+        settings = Settings(k, layers, branching, depth, beam, budget, ngram, candidates, window, pool, weights)
         target = load_model(model, device, DTYPES[dtype.value])
+        if target.tokenizer is None:
+            raise ValueError(f"{model} has no tokenizer, so it cannot continue a text")
+        chosen = build(drafter, target, settings)
         text = sys.stdin.read() if prompt == "-" else prompt
         ids = prompt_ids(target, target.tokenizer.chat(text) if chat else text)
         runs: dict[str, tuple[Stats, list[int]]] = {}
         _warm_up(target)
-        for name in dict.fromkeys([drafter.value, "none"] if compare else [drafter.value]):
+        for name, guesser in ({drafter: chosen, "none": None} if compare else {drafter: chosen}).items():
             console.rule("plain decoding" if name == "none" else name, style="dim")
-            chosen = _drafter(name, target, k, ngram, layers)
-            rounds = stream(target, ids, chosen, sampling, max_new_tokens, target.tokenizer.stop_tokens, seed)
+            rounds = stream(target, ids, guesser, sampling, max_new_tokens, target.tokenizer.stop_tokens, seed, width)
             runs[name] = _print_stream(rounds, target.tokenizer)
         console.print(_table(runs))
-        if compare and drafter is not DrafterName.none:
-            _say_where_texts_part(runs[drafter.value][1], runs["none"][1], sampling, dtype.value)
+        if weights is None and any(part in HEADS for part in drafter.split("+")):
+            console.print("The heads are random: exact, but no help. Give trained ones with --weights.", style="dim")
+        if compare and drafter != "none":
+            _say_where_texts_part(runs[drafter][1], runs["none"][1], sampling, dtype.value, width)
 
 
-def _drafter(name: str, target: Transformer, k: int, ngram: int, layers: int) -> Drafter | None:
-    if name == DrafterName.prompt_lookup.value:
-        return PromptLookup(ngram, k)
-    if name == DrafterName.draft_model.value:
-        return DraftModel(target.truncated(layers), k)
-    return None
+def _numbers(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not all(part.strip().isdigit() for part in parts):
+        raise ValueError(f"--tree takes whole numbers with commas between them, as in 3,2,1; got {text!r}")
+    return tuple(map(int, parts))
 
 
 def _warm_up(target: Transformer) -> None:
@@ -147,7 +157,7 @@ def _table(runs: dict[str, tuple[Stats, list[int]]]) -> Table:
     return table
 
 
-def _say_where_texts_part(drafted: list[int], plain: list[int], sampling: Sampling, dtype: str) -> None:
+def _say_where_texts_part(drafted: list[int], plain: list[int], sampling: Sampling, dtype: str, width: int | None) -> None:
     if not sampling.greedy:
         console.print("At a temperature above 0 the two texts are different draws from the same distribution.", style="dim")
         return
@@ -157,5 +167,7 @@ def _say_where_texts_part(drafted: list[int], plain: list[int], sampling: Sampli
     else:
         console.print(
             f"The texts are equal for {same} tokens and part at token {same + 1}: in {dtype} a row's logits are rounded differently "
-            "in a forward of one token and in one of several, and near a tie the argmax flips. Try --dtype float32."
+            "in a forward of one token and in one of several, and near a tie the argmax flips. Try --width 8, or --dtype float32."
+            if width is None
+            else f"The texts part at token {same + 1}, which a fixed width does not allow: please report it."
         )

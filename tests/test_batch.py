@@ -42,7 +42,7 @@ def test_a_row_does_not_depend_on_its_neighbours(target):
         assert generate(target, [*others, PROMPTS[3]], drafter, max_new_tokens=20)[-1].tokens == first
 
 
-@pytest.mark.parametrize("name", ["none", "draft chain", "draft tree", "prompt lookup"])
+@pytest.mark.parametrize("name", ["none", "draft chain", "draft tree", "prompt lookup tree"])
 def test_after_every_round_each_row_equals_a_fresh_prefill(target, name):
     """Slots behind each row's length hold a huge number. Not NaN: a ragged batch masks what it must not see, and 0 · NaN is NaN."""
     texts, longest = [list(prompt) for prompt in PROMPTS], 60

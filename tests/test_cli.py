@@ -1,7 +1,9 @@
 import pytest
 from typer.testing import CliRunner
 
+from specdec import cli
 from specdec.cli import app
+from specdec.methods import METHODS
 
 
 def run(*arguments, **options):
@@ -16,6 +18,34 @@ def test_generate_compares_with_plain_decoding(drafter):
     assert result.exit_code == 0, result.output
     for expected in (drafter, "plain decoding", "tokens/s", "accepted", "recovered", "bonus", "The two texts are equal"):
         assert expected in result.output
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("drafter", [*METHODS, "eagle-2+prompt-lookup"])
+def test_every_method_compares_with_plain_decoding(drafter, smollm2, monkeypatch):
+    """In forwards of one width the two texts are equal in the default precision, whatever the heads guess."""
+    monkeypatch.setattr(cli, "load_model", lambda *_: smollm2)
+    result = run("generate", "one two three one two three one two", "--drafter", drafter, "--compare", "--max-new-tokens", 6,
+                 "--width", 12, "--k", 3, "--layers", 2)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "The two texts are equal" in result.output
+    assert ("The heads are random" in result.output) == (drafter not in ("draft-model", "lookahead", "prompt-lookup"))
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("--drafter", "oracle"), "unknown drafter 'oracle'; choose from none, draft-model"),
+    (("--drafter", "eagle-3", "--budget", 0), "budget must be >= 1, got 0"),
+    (("--drafter", "eagle-2", "--weights", "absent.safetensors"), "absent.safetensors does not exist"),
+    (("--drafter", "medusa", "--tree", "2;1"), "--tree takes whole numbers with commas between them, as in 3,2,1; got '2;1'"),
+    (("--drafter", "prompt-lookup", "--width", 4), "width = 4 takes one prompt and a drafter of at most 3 nodes"),
+    (("--drafter", "lookahead", "--pool", -1), "pool must be >= 0, got -1"),
+])  # fmt: skip
+def test_a_method_that_cannot_be_built_is_named(arguments, message, smollm2, monkeypatch):
+    monkeypatch.setattr(cli, "load_model", lambda *_: smollm2)
+    result = run("generate", "x", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
 
 
 @pytest.mark.model
@@ -34,7 +64,7 @@ def test_fetch_says_where_the_model_lies():
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("generate", "x", "--model", "nope"), "expected 'smollm2-135m' or a .gguf file, got 'nope'"),
+    (("generate", "x", "--model", "nope"), "expected 'smollm2-135m', a .gguf file or a Hugging Face directory, got 'nope'"),
     (("generate", "x", "--temperature", -1), "temperature must be finite and >= 0, got -1"),
 ])  # fmt: skip
 def test_wrong_values_are_one_line_and_exit_status_2(arguments, message):

@@ -470,6 +470,7 @@ def test_settings_that_change_nothing_are_let_pass(tmp_path, whole):
     path = shutil.copytree(whole.one, tmp_path / "model")
     harmless = {"hidden_act": "silu", "mlp_bias": False, "use_sliding_window": False, "partial_rotary_factor": 1.0, "sliding_window": 8,
                 "layer_types": ["full_attention"] * 2, "attention_dropout": 0.1, "pretraining_tp": 2}  # fmt: skip
+    harmless["rope_theta"] = 7.0  # the one in rope_parameters holds
     rewrite(path / "config.json", harmless)
     assert load_model(path).config == load_model(whole.one).config
 

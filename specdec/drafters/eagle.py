@@ -22,7 +22,7 @@ from specdec.uniforms import Purpose, Uniforms
 
 @dataclass(frozen=True)
 class Eagle:
-    """A dynamic tree (EAGLE-2, Li et al. 2406.16858, section 4), or one of given shape (EAGLE-1, 2401.15077, section 3.2).
+    """A dynamic tree (EAGLE-2, Li et al. 2406.16858, section 4), or one of given shape (EAGLE-1, 2401.15077, section 3.1).
 
     The dynamic tree follows the head's confidence in a node: the product of its probabilities at temperature 1 along the path. Of
     each level the top_k most confident nodes are expanded, each to its top_k most probable children; of all that were drafted the

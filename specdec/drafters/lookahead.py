@@ -139,7 +139,7 @@ def remember(pool: Tensor, grams: Tensor) -> None:
     there = torch.cat([first[:, None] == first, pool[first][..., 0] >= 0], dim=1)
     alike = (known[:, :, None] == known[:, None]).all(-1) & there[:, None]
     there &= ~alike.tril(-1).any(-1)  # it came before
-    order = there.sort(dim=1, descending=True, stable=True).indices[:, :G]
+    order = (~there).int().argsort(dim=1, stable=True)[:, :G]
     chosen = known.gather(1, order[..., None].expand(-1, -1, known.shape[-1]))
     # Columns with one first token have found the same continuations, so it does not matter which of them writes last.
     pool[first] = chosen.masked_fill(~there.gather(1, order)[..., None], -1)

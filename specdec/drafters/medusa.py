@@ -51,7 +51,7 @@ class MedusaConfig:
 
 
 class ResidualBlock(nn.Module):
-    """h + SiLU(W h) (2401.10774, section 3.1.1). W starts at zero: an untrained block changes nothing."""
+    """h + SiLU(W h) (2401.10774, section 2.1.1). W starts at zero: an untrained block changes nothing."""
 
     def __init__(self, size: int):
         super().__init__()
@@ -64,7 +64,7 @@ class ResidualBlock(nn.Module):
 
 class MedusaHeads(DraftHead):
     """Head k of K, counted from 1, reads the target's feature of position t and predicts token t + 1 + k; the target itself predicts
-    token t + 1 (Medusa-1, 2401.10774, section 3.1.1: residual blocks, then an LM head).
+    token t + 1 (Medusa-1, 2401.10774, section 2.1.1: residual blocks, then an LM head).
 
     As built from a config, the blocks are the identity; own LM heads are not set, `random` and `untrained` do that.
     """
@@ -117,7 +117,7 @@ class MedusaHeads(DraftHead):
 class Medusa:
     """Medusa's tree: a node of depth d that is its parent's child number r is head d's r-th most probable token.
 
-    The heads do not see each other's guesses, so a node's token depends on its depth and its rank alone (2401.10774, section 3.1.2).
+    The heads do not see each other's guesses, so a node's token depends on its depth and its rank alone (2401.10774, section 2.1.2).
     The children are point masses at every temperature: the text is exactly the target's. The paper's typical acceptance would not
     be, and is not built.
 

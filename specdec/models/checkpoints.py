@@ -81,7 +81,9 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def load_model(name_or_path: str | Path, device: torch.device | str = "cpu", dtype: torch.dtype | None = None) -> Transformer:
+def load_model(
+    name_or_path: str | Path, device: torch.device | str = "cpu", dtype: torch.dtype | None = None, packed: bool = True
+) -> Transformer:
     """A model with its tokenizer, in inference mode.
 
     A GGUF file's first load in a dtype dequantises it, which takes seconds; the result is kept in the cache directory. A Hugging Face
@@ -92,6 +94,7 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu", dty
             a Llama, Mistral, Qwen2, Qwen2.5 or Qwen3 (specdec/models/huggingface.py). Without a tokenizer.json its tokenizer is None.
         dtype: of the weights; bfloat16 if None, on every device. float32 for comparisons to the last token; float64 for
             references. On a CPU without bfloat16 kernels such weights are summed in float32 (specdec/models/linear.py).
+        packed: False keeps bfloat16 activations there too, at several times the cost.
 
     Raises:
         CheckpointError (a ValueError): naming the file and what is wrong with it.
@@ -105,13 +108,13 @@ def load_model(name_or_path: str | Path, device: torch.device | str = "cpu", dty
         expected = "'smollm2-135m', a .gguf file or a Hugging Face directory"
         raise CheckpointError(f"expected {expected}, got {str(name_or_path)!r}")
     try:
-        return _assemble(*parts, device, dtype)
+        return _assemble(*parts, device, dtype, packed)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
 
 
 def _assemble(
-    config: Config, tokenizer: Tokenizer | None, state: dict[str, Tensor], device: torch.device | str, dtype: torch.dtype
+    config: Config, tokenizer: Tokenizer | None, state: dict[str, Tensor], device: torch.device | str, dtype: torch.dtype, packed: bool
 ) -> Transformer:
     """The model that holds these very tensors: nothing is initialised first, and nothing copied on the device where they lie."""
     with torch.device("meta"):
@@ -126,7 +129,7 @@ def _assemble(
         model.head.weight = model.embedding.weight
     model.set_rope()
     model = model.to(device).eval().requires_grad_(False)
-    if needs_packing(device, dtype):
+    if packed and needs_packing(device, dtype):
         pack_linears(model)
     return model
 

@@ -1,0 +1,92 @@
+"""Every method by its name, with settings that suit a small target: what the command line and the benchmarks choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdec.drafters import Combine, Drafter, DraftModel, Eagle, EagleHead, Lookahead, Medusa, MedusaHeads, PromptLookup
+from specdec.models import Transformer
+from specdec.tree import full_tree
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a method may be told; each reads what it knows.
+
+    k: tokens of a chain (draft-model, prompt-lookup).
+    layers: draft-model: the target's first layers are the draft.
+    tree: children of a node, level by level, in place of a chain (draft-model) or of the usual tree (medusa, eagle-1).
+    depth, beam, budget: eagle-2, eagle-3: levels, nodes that are expanded in each and children of each, nodes that are kept.
+    ngram: prompt-lookup: the longest suffix to look for; lookahead: the length of its n-grams.
+    candidates: prompt-lookup: occurrences to copy from.
+    window, pool: lookahead: columns of guesses, n-grams kept for each token.
+    weights: trained heads (medusa, eagle-1, -2, -3), a file; random ones without, which are exact and guess nothing right.
+    """
+
+    k: int = 8
+    layers: int = 10
+    tree: tuple[int, ...] | None = None
+    depth: int = 4
+    beam: int = 2
+    budget: int = 7
+    ngram: int = 3
+    candidates: int = 1
+    window: int = 3
+    pool: int = 2
+    weights: Path | None = None
+
+    @property
+    def parents(self) -> list[int]:
+        return full_tree(self.tree or (2, 1, 1))
+
+
+def _draft_model(target: Transformer, s: Settings) -> Drafter:
+    return DraftModel(target.truncated(s.layers), s.k, None if s.tree is None else full_tree(s.tree))
+
+
+def _medusa(target: Transformer, s: Settings) -> Drafter:
+    heads = MedusaHeads.load(s.weights, target) if s.weights else MedusaHeads.random(target, heads=len(s.tree or (2, 1, 1)))
+    return Medusa(heads, s.parents)
+
+
+def _eagle_head(target: Transformer, s: Settings, version: int) -> EagleHead:
+    if s.weights:
+        return EagleHead.load(s.weights, target)
+    frequent = range(min(8192, target.config.vocab_size))  # the first merges of a byte-pair vocabulary
+    return EagleHead.random(target, version, ids=list(frequent) if version == 3 else None)
+
+
+METHODS: dict[str, Callable[[Transformer, Settings], Drafter]] = {
+    "draft-model": _draft_model,
+    "medusa": _medusa,
+    "eagle-1": lambda target, s: Eagle(_eagle_head(target, s, 1), tree=s.parents),
+    "eagle-2": lambda target, s: Eagle(_eagle_head(target, s, 1), s.depth, s.beam, s.budget),
+    "eagle-3": lambda target, s: Eagle(_eagle_head(target, s, 3), s.depth, s.beam, s.budget),
+    "lookahead": lambda target, s: Lookahead(s.window, s.ngram, s.pool),
+    "prompt-lookup": lambda target, s: PromptLookup(s.ngram, s.k, candidates=s.candidates),
+}
+
+
+HEADS = ("medusa", "eagle-1", "eagle-2", "eagle-3")  # methods that need training
+
+
+def build(name: str, target: Transformer, settings: Settings = Settings()) -> Drafter | None:
+    """The drafter of that name for this target; None for "none". Names joined by + make one tree out of their trees (`Combine`).
+
+    Raises:
+        ValueError: if the name is unknown, or a setting does not fit.
+    """
+    if name == "none":
+        return None
+    parts = name.split("+")
+    for part in parts:
+        if part not in METHODS:
+            raise ValueError(f"unknown drafter {part!r}; choose from none, {', '.join(METHODS)}, or several joined by +")
+    first, *others = (METHODS[part](target, settings) for part in parts)
+    for other in others:
+        first = Combine(first, other)
+    return first
+
+
