@@ -10,6 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from specdec.device import upload
+
 Siblings = Literal["without_replacement", "iid"]
 
 
@@ -54,7 +56,7 @@ class TokenTree:
         elif depth is None or branching is None:
             raise ValueError(f"parents on {parents.device} need depth and branching")
         self.q, self.siblings, self.depth, self.branching = q, siblings, depth, branching
-        self.parents = parents.to(self.tokens.device)
+        self.parents = upload(parents, self.tokens.device)
 
     @classmethod
     def chain(cls, tokens: Tensor | Sequence[int], q: Tensor | None = None) -> TokenTree:

@@ -104,13 +104,13 @@ def in_order(trie: dict) -> list:
     return [(token, in_order(below)) for token, below in trie.items()]
 
 
-def random_tree(generator, nodes: int, vocabulary: int) -> TokenTree:
-    """Without siblings of the same token; a node here and there is none."""
+def random_tree(generator, nodes: int, vocabulary: int, repeats: bool = False) -> TokenTree:
+    """Siblings of the same token only if it `repeats` them; a node here and there is none."""
     tokens, parents, seen = [], [], set()
     for node in range(nodes):
         above = int(torch.randint(-1, node, (1,), generator=generator)) if node else -1
         token = int(torch.randint(vocabulary, (1,), generator=generator))
-        dead = (above >= 0 and parents[above] < -1) or (above, token) in seen
+        dead = (above >= 0 and parents[above] < -1) or (not repeats and (above, token) in seen) or node % 7 == 6
         tokens.append(token)
         parents.append(-2 - node % 3 if dead else above)
         seen.add((above, token))
@@ -130,11 +130,12 @@ def test_merging_equals_a_trie_of_dicts(form, seed):
         assert len(joint.tree) == len(first) + len(second)
 
 
+@pytest.mark.parametrize("repeats", [False, True], ids=["distinct", "repeats"])
 @pytest.mark.parametrize("seed", range(30))
-def test_both_trees_can_be_read_out_of_the_joint_one(form, seed):
+def test_both_trees_can_be_read_out_of_the_joint_one(form, seed, repeats):
     """Tokens, parents, dead nodes; the accepted path of each; the row of every node: for any path that may be accepted."""
     generator = torch.Generator().manual_seed(seed)
-    trees = [random_tree(generator, n, 3) for n in (seed % 11, 10 - seed % 9)]
+    trees = [random_tree(generator, n, 3 - repeats, repeats) for n in (seed % 11, 10 - seed % 9)]
     joint = join(*trees)
     for end in range(-1, len(joint.tree)):
         if end >= 0 and joint.tree.parents[end] < -1:
@@ -147,7 +148,9 @@ def test_both_trees_can_be_read_out_of_the_joint_one(form, seed):
             assert torch.equal(tree.parents, own.parents)
             known = set(paths_of(tree))
             longest = max(d for d in range(len(tokens) + 1) if d == 0 or tuple(tokens[:d]) in known)
-            assert [tree.tokens[node].item() for node in path] == tokens[:longest]
+            # Of siblings with the same token only one matches the node that was accepted, and the others have children too.
+            assert len(path) <= longest if repeats else len(path) == longest
+            assert [tree.tokens[node].item() for node in path] == tokens[: len(path)]
             assert path == (tree.path_to(path[-1]) if path else [])
     rows = [[*range(len(trees[0]) + 1)], joint.rows.tolist()]
     for tree, own in zip(trees, rows, strict=True):

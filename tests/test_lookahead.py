@@ -1,6 +1,7 @@
 """Lookahead: against a plain Python window and pool with a model call per path, and against plain decoding."""
 
 from dataclasses import dataclass, field
+from itertools import cycle
 
 import pytest
 import torch
@@ -94,10 +95,11 @@ class SlowLookahead:
 class Compared:
     """A proposer beside its slow twin."""
 
-    def __init__(self, fast, slow):
-        self.fast, self.slow, self.sizes = fast, slow, []
+    def __init__(self, fast, slow, limits=(99,)):
+        self.fast, self.slow, self.sizes, self.limits = fast, slow, [], cycle(limits)
 
     def propose(self, committed, limit, uniforms):
+        limit = min(limit, next(self.limits))
         tree = self.fast.propose(committed, limit, uniforms)
         self.committed = list(committed)
         assert tree.q is None
@@ -116,8 +118,16 @@ class Compared:
     ((1, 2, 0), PROMPT), ((4, 2, 3), [4]), ((5, 3, 4), PROMPT), ((3, 4, 2), PROMPT),
 ], ids=str)  # fmt: skip
 def test_window_and_pool_are_those_of_the_description(target, form, size, prompt, sampling):
+    compare(target, size, prompt, sampling)
+
+
+def test_columns_without_room_come_back_when_there_is_room_again(target, form):
+    compare(target, (4, 3, 2), PROMPT, Sampling(), limits=(9, 3, 9, 9, 1, 4))
+
+
+def compare(target, size, prompt, sampling, **limits):
     drafter, committed, longest = Lookahead(*size), list(prompt), len(prompt) + 25
-    proposer = Compared(drafter.start(target, sampling, longest), SlowLookahead(target, *size))
+    proposer = Compared(drafter.start(target, sampling, longest), SlowLookahead(target, *size), **limits)
     request = decoding.Request(committed, longest, proposer, Uniforms(3))
     for _ in decoding.rounds(target, target.new_cache(longest + drafter.max_nodes), [request], sampling):
         pass

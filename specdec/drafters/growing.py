@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from specdec.device import upload
 from specdec.distributions import Sampling, inverse_cdf
 from specdec.tree import Siblings, TokenTree
 
@@ -25,6 +26,11 @@ class Level:
     def width(self) -> int:
         """The most children of one node."""
         return max(self.ranks) + 1
+
+    @property
+    def places(self) -> list[int]:
+        """Where the nodes stand among `width` children of every node above."""
+        return [parent * self.width + rank for parent, rank in zip(self.parents, self.ranks, strict=True)]
 
 
 class Shape:
@@ -85,8 +91,7 @@ def grow(
     tokens, rows = [], []
     for number, level in enumerate(shape.levels):
         chosen = _choose(logits, level, sampling, u, siblings, rows)  # (nodes above, level.width)
-        place = [parent * level.width + rank for parent, rank in zip(level.parents, level.ranks, strict=True)]
-        tokens.append(chosen.flatten() if place == list(range(chosen.numel())) else chosen.flatten()[place])
+        tokens.append(chosen.flatten()[upload(level.places, chosen.device)])
         if number + 1 < len(shape.levels):
             tree = TokenTree(torch.cat(tokens), shape.parents[: level.end])
             logits = advance(tokens[-1], tree, level)
@@ -104,9 +109,8 @@ def _choose(logits: Tensor, level: Level, sampling: Sampling, u: Tensor, sibling
         return logits.argmax(-1, keepdim=True) if level.width == 1 else logits.topk(level.width).indices
     q = sampling.probabilities(logits)
     rows.append(q)
-    coins = u.new_zeros(len(logits), level.width)
-    for i, (parent, rank) in enumerate(zip(level.parents, level.ranks, strict=True)):
-        coins[parent, rank] = u[level.start + i]
+    coins = u.new_zeros(len(logits) * level.width)
+    coins = coins.scatter(0, upload(level.places, u.device), u[level.start : level.end]).view(len(logits), level.width)
     drawn = []
     for rank in range(level.width):
         x = inverse_cdf(q, coins[:, rank])
