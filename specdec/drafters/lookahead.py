@@ -19,14 +19,15 @@ from specdec.uniforms import Uniforms
 
 @dataclass(frozen=True)
 class Lookahead:
-    """Proposes n-grams that Jacobi iteration came by, and goes on iterating in the same forward (2402.02057, sections 3.1 and 3.2).
+    """Proposes n-grams that Jacobi iteration came by, and goes on iterating in the same forward (2402.02057, section 3).
 
-    Jacobi decoding guesses the next W tokens and lets the target say, for all of them at once, what follows each; what it says are
-    the next guesses (section 2). Lookahead keeps the last N - 1 guesses of each position, the levels of a window of W columns. The
-    window is a part of the proposed tree: its oldest level is a chain c₁ → … → c_W behind the root, and from c_j hangs column j's
-    later levels, one below the other. The ancestor mask of the tree is then the mask of the paper's figure 2: the node of level r
-    in column j stands at depth j + r and sees c₁ … c_j and the levels 1 … r of its own column. The target's argmax behind the last
-    level is the column's next guess, and with the column it makes an n-gram, which goes into a pool.
+    Jacobi decoding guesses the next W tokens and lets the target say, for all of them at once, what follows each; what it
+    says are the next guesses. Lookahead keeps the last N - 1 guesses of each position, the levels of a window of W columns.
+    The window is a part of the proposed tree: its oldest level is a chain c₁ → … → c_W behind the root, and from c_j hangs
+    column j's later levels, one below the other. The ancestor mask of the tree is then the mask of the paper's lookahead
+    branch: the node of level r in column j stands at depth j + r and sees c₁ … c_j and the levels 1 … r of its own column.
+    The target's argmax behind the last level is the column's next guess, and with the column it makes an n-gram, which goes
+    into a pool.
 
     The other part of the tree is what the pool knows behind the last committed token. No token is drawn and none depends on the
     round's coins: all are point masses, and the text has the target's distribution at any temperature.
