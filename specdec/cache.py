@@ -156,10 +156,9 @@ class KVCache:
         Both live on the cache's device, and nothing is copied to the host.
         """
         target = start + torch.arange(slots.shape[-1], device=slots.device)
-        for tensor in (self.keys, self.values):
-            shape = (*tensor.shape[:3], slots.shape[-1], tensor.shape[-1])
-            gathered = tensor.gather(3, slots[None, :, None, :, None].expand(shape))
-            tensor.scatter_(3, target[None, :, None, :, None].expand(shape), gathered)
+        rows = torch.arange(len(slots), device=slots.device).unsqueeze(-1)
+        for tensor in (self.keys.transpose(2, 3), self.values.transpose(2, 3)):  # (layers, B, slots, kv_heads, head_dim)
+            tensor[:, rows, target] = tensor[:, rows, slots]
 
     def row(self, index: int) -> KVCache:
         """The cache of one row alone. It shares the tensors and the row's length."""

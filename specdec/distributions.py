@@ -71,19 +71,31 @@ class Sampling:
         # The maximum is subtracted before the division: a tiny temperature would otherwise overflow to inf - inf.
         probs = ((logits - logits.amax(-1, keepdim=True)) / self.temperature).softmax(-1)
         top_p = None if self.top_p == 1 else self.top_p  # rounding would cut the tail
-        if self.top_k is not None or top_p is not None:
-            # A stable sort breaks ties by id, so that target and draft cut equal logits in the same place.
-            ranked, order = probs.sort(dim=-1, descending=True, stable=True)
-            if self.top_k is not None:
-                rank = torch.arange(ranked.shape[-1], device=ranked.device)
-                ranked = _normalised(ranked.masked_fill(rank >= self.top_k, 0))
-            if top_p is not None:
-                mass_before = ranked.cumsum(-1) - ranked
-                ranked = ranked.masked_fill(mass_before >= top_p, 0)
-            probs = _normalised(torch.zeros_like(probs).scatter(-1, order, ranked))
+        top_k = min(self.top_k or probs.shape[-1], probs.shape[-1])
+        if top_k < probs.shape[-1] or top_p is not None:
+            probs = _normalised(_most_probable(probs, top_k, top_p))
         if self.min_p is not None:
             probs = _normalised(probs.masked_fill(probs < self.min_p * probs.amax(-1, keepdim=True), 0))
         return probs
+
+
+def _most_probable(probs: Tensor, top_k: int, top_p: float | None) -> Tensor:
+    """probs (..., V) with all but the most probable tokens set to 0: top_k of them, and of those the fewest whose share of their
+    mass reaches top_p. Equal probabilities are kept from the lowest id on, so that target and draft cut them in the same place."""
+    # A full sort costs a CPU more than the rest of a round. It looks at the largest few first, and asks whether they are enough.
+    V = probs.shape[-1]
+    asks = top_k == V and probs.device.type == "cpu"
+    ranked = probs.topk(min(256, V) if asks else top_k).values
+    while asks and ranked.shape[-1] < V and (ranked.sum(-1) < top_p).any():
+        ranked = probs.topk(min(8 * ranked.shape[-1], V)).values
+    count = torch.full_like(probs[..., :1], top_k, dtype=torch.long)  # (..., 1), how many are kept
+    if top_p is not None:
+        whole = ranked.sum(-1, keepdim=True) if top_k < V else 1.0
+        count = (ranked.cumsum(-1) - ranked < top_p * whole).sum(-1, keepdim=True).clamp_min(1)
+    least = ranked.gather(-1, count - 1)
+    above, tied = probs > least, probs == least
+    room = count - above.sum(-1, keepdim=True)
+    return probs.masked_fill(~(above | (tied & (tied.cumsum(-1) <= room))), 0)
 
 
 def residual(p: Tensor, q: Tensor) -> Tensor:

@@ -84,12 +84,12 @@ class TokenTree:
         q = None
         if any(tree.q is not None for tree in trees):
             like = next(tree.q for tree in trees if tree.q is not None)
-            q = torch.stack([
+            q = _stacked([
                 like.new_zeros(N + 1, like.shape[-1]) if tree.q is None else _padded(tree.q, N + 1, 0) for tree in trees
             ])  # fmt: skip
         stacked = cls(
-            torch.stack([_padded(tree.tokens, N, 0) for tree in trees]),
-            torch.stack([_padded(tree.parents, N, -2) for tree in trees]),
+            _stacked([_padded(tree.tokens, N, 0) for tree in trees]),
+            _stacked([_padded(tree.parents, N, -2) for tree in trees]),
             q, kinds.pop(), max(tree.depth for tree in trees), max(tree.branching for tree in trees),
         )  # fmt: skip
         stacked.is_chain = all(tree.is_chain and len(tree) == N for tree in trees)
@@ -159,6 +159,10 @@ def full_tree(branching: Sequence[int]) -> list[int]:
         parents += [node for node in level for _ in range(n)]
         level = list(range(first, len(parents)))
     return parents
+
+
+def _stacked(rows: list[Tensor]) -> Tensor:
+    return torch.stack(rows) if len(rows) > 1 else rows[0].unsqueeze(0)  # a single q is large, and need not be copied
 
 
 def _padded(x: Tensor, n: int, value: int) -> Tensor:

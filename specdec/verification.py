@@ -155,15 +155,16 @@ def _judge_point_masses(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor) 
     path = torch.where(on_path, node, N).sort(-1).values[..., : tree.depth]
     path = torch.where(path < N, path, -1)
     at = (on_path * (node + 1)).amax(-1) if N else torch.zeros(p.shape[:-2], dtype=torch.long, device=p.device)
-    tried = torch.where(parents == (at - 1).unsqueeze(-1), tree.tokens, V)  # the children that were rejected there
     row = _row(p, at)
-    left = F.pad(row, (0, 1)).scatter(-1, tried, 0.0)[..., :V]
+    rejected = torch.where(parents == (at - 1).unsqueeze(-1), 0.0, torch.inf).to(p.dtype)  # 0 for the children that were tried there
+    left = row.scatter_reduce(-1, tree.tokens, rejected, "amin")
     return path, torch.where(left.sum(-1, keepdim=True) > 0, left, row)
 
 
 def _judge_drawn(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor, iid: bool) -> tuple[Tensor, Tensor]:
     """The walk itself: level by level, and at each node child by child. Returns the path (..., D) and what is left of p at its end."""
     q, families = tree.q.to(p.dtype), _families(tree, parents)
+    on_host = p.device.type == "cpu"  # where asking costs nothing, work that would change nothing is left out
     at, path = torch.zeros(p.shape[:-2], dtype=torch.long, device=p.device), []  # a row: 0 is the root, i + 1 node i
     # Once no child is accepted, the next turns repeat the same decisions; the last turn finds a leaf, or does that.
     for _ in range(tree.depth + 1):
@@ -177,14 +178,21 @@ def _judge_drawn(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor, iid: bo
             declared = torch.where(empty, torch.zeros_like(proposal).scatter(-1, x, 1.0), proposal)
             below = (u.gather(-1, node) * declared.gather(-1, x) < left.gather(-1, x)).squeeze(-1)
             tried = there & (chosen < 0)
+            if on_host and not tried.any():
+                break
             chosen = torch.where(tried & below, child, chosen)
             rejected = (tried & ~below).unsqueeze(-1)
+            if on_host and not rejected.any():
+                continue
             left = torch.where(rejected, residual(left, declared), left)
             if not iid:
                 proposal = torch.where(rejected, _without(proposal, x), proposal)
         path.append(chosen)
+        if on_host and (chosen < 0).all():
+            break
         at = torch.where(chosen >= 0, chosen + 1, at)
-    return torch.stack(path[: tree.depth], -1) if tree.depth else at.new_empty(*at.shape, 0), left
+    walked = torch.stack(path, -1)[..., : tree.depth]
+    return F.pad(walked, (0, tree.depth - walked.shape[-1]), value=-1), left
 
 
 def _without(q: Tensor, x: Tensor) -> Tensor:
@@ -204,23 +212,24 @@ def _families(tree: TokenTree, parents: Tensor) -> Tensor:
 
 
 def _residual_at(count: Tensor, p: Tensor, q: Tensor | None, tokens: Tensor) -> Tensor:
-    """The distribution (..., V) of the next token after `count` acceptances: the residual there, or p after all K."""
+    """What the next token after `count` acceptances is drawn from, (..., V), not normalised: the residual there, or p after all K."""
     K = tokens.shape[-1]
     p_row = _row(p, count)
     if K == 0:
         return p_row
     where = count.clamp_max(K - 1)
-    if q is None:
-        rejected = tokens.gather(-1, where.unsqueeze(-1))
-        q_row = torch.zeros_like(p_row).scatter_(-1, rejected, 1.0)
+    if q is None:  # the residual of a point mass: the token leaves p
+        rest = p_row.scatter(-1, tokens.gather(-1, where.unsqueeze(-1)), 0.0)
+        rest = torch.where(rest.sum(-1, keepdim=True) > 0, rest, p_row)
     else:
-        q_row = _row(q, where)
-    return torch.where((count < K).unsqueeze(-1), residual(p_row, q_row), p_row)
+        rest = residual(p_row, _row(q, where))
+    return torch.where((count < K).unsqueeze(-1), rest, p_row)
 
 
 def _row(x: Tensor, index: Tensor) -> Tensor:
     """x (..., R, V), index (...) → (..., V)."""
-    return x.gather(-2, index[..., None, None].expand(*index.shape, 1, x.shape[-1])).squeeze(-2)
+    rows = torch.arange(index.numel(), device=x.device) * x.shape[-2] + index.flatten()
+    return x.flatten(0, -2).index_select(0, rows).view(*index.shape, x.shape[-1])
 
 
 def _check(p: Tensor, q: Tensor | None, tokens: Tensor, u: Tensor, K: int) -> None:
