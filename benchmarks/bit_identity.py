@@ -1,9 +1,12 @@
 """Greedy texts with and without speculation, token by token: in forwards of one fixed shape, and in the default mode.
 
-    python -m benchmarks.bit_identity --width 4 --tokens 500
-    python -m benchmarks.bit_identity --tokens 200          # the default mode: how often the texts part, and at what margin
+    python -m benchmarks.bit_identity --width 8 --tokens 500 --oracle
+    python -m benchmarks.bit_identity --width 8 --tokens 100
+    python -m benchmarks.bit_identity --tokens 100          # the default mode: how often the texts part, and at what margin
 
-Stop tokens are ignored, so that every prompt gives the same number of tokens.
+Stop tokens are ignored, so that every prompt gives the same number of tokens. Heads that are not trained guess nothing right, and every
+token would come from the first row of its forward. With --oracle each drafter's tree is merged with a chain that knows the plain text,
+as long as the width has room for: then tokens come from every row, and accepted paths run between the drafter's nodes.
 """
 
 from __future__ import annotations
@@ -21,8 +24,11 @@ from rich.progress import track
 from benchmarks.prompts import PROMPTS
 from specdec.decoding import generate
 from specdec.distributions import Sampling
+from specdec.drafters import Combine, Outcome
 from specdec.methods import METHODS, Settings, build
 from specdec.models import Transformer, load_model
+from specdec.tree import TokenTree
+from specdec.uniforms import Uniforms
 
 GREEDY = Sampling(0)
 # Trees of at most three nodes, so that they fit the smallest width; a draft of two layers, because only its guesses matter here.
@@ -46,10 +52,35 @@ class Row:
     seconds: float = 0.0
 
 
-def measure(target: Transformer, name: str, plain: list[list[int]], tokens: int, width: int | None) -> Row:
+@dataclass(frozen=True)
+class Oracle:
+    """A drafter that knows the text: the next k tokens of it."""
+
+    text: list[int]
+    k: int
+
+    @property
+    def max_nodes(self) -> int:
+        return self.k
+
+    def start(self, target: Transformer, sampling: Sampling, max_length: int) -> Oracle:
+        return self
+
+    def propose(self, committed: list[int], limit: int, uniforms: Uniforms) -> TokenTree:
+        return TokenTree.chain(torch.tensor(self.text[len(committed) :][: min(self.k, limit)], dtype=torch.long))
+
+    def observe(self, outcome: Outcome) -> None:
+        """It has nothing to learn."""
+
+
+def measure(target: Transformer, name: str, plain: dict[str, list[int]], tokens: int, width: int | None, oracle: bool) -> Row:
     row, forwards, margins = Row(name), 0, []
-    for prompt, expected in track(list(zip(PROMPTS, plain, strict=True)), description=name):
-        run = generate(target, prompt, build(name, target, HALVES if "+" in name else SMALL), GREEDY, tokens, width=width)
+    for prompt, expected in track(plain.items(), description=name):
+        drafter = build(name, target, HALVES if "+" in name else SMALL)
+        if oracle:
+            text = target.tokenizer.encode(prompt) + expected
+            drafter = Combine(drafter, Oracle(text, (width or 8) - 1 - drafter.max_nodes))
+        run = generate(target, prompt, drafter, GREEDY, tokens, width=width)
         row.tokens += len(run.tokens)
         row.seconds += run.stats.seconds
         forwards += run.stats.forwards
@@ -75,6 +106,9 @@ def main(
     packed: Annotated[bool, typer.Option(help="On a CPU without bfloat16 products, the packed kernel.")] = True,
     threads: Annotated[int | None, typer.Option()] = None,
     device: Annotated[str, typer.Option()] = "cpu",
+    oracle: Annotated[bool, typer.Option(help="Beside each drafter a chain that knows the text.")] = False,
+    first: Annotated[int, typer.Option(help="The first prompt,")] = 0,
+    last: Annotated[int, typer.Option(help="and the one behind the last: several processes can share the work.")] = len(PROMPTS),
     out: Annotated[Path | None, typer.Option(help="Where to put the figures, as JSON.")] = None,
 ) -> None:
     """Decode greedily, plainly and with each drafter, and compare."""
@@ -83,12 +117,17 @@ def main(
     target = load_model("smollm2-135m", device, getattr(torch, dtype), packed=packed)
     mode = f"width = {width}" if width else "default mode"
     name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
-    about = {"mode": mode, "dtype": dtype, "activations": str(target.dtype), "device": name, "threads": torch.get_num_threads()}
+    about = {
+        "mode": mode, "oracle": oracle, "prompts": [first, last], "dtype": dtype, "activations": str(target.dtype), "device": name,
+        "threads": torch.get_num_threads(),
+    }  # fmt: skip
     typer.echo(about)
-    runs = [generate(target, p, None, GREEDY, tokens, width=width) for p in track(PROMPTS, description="plain")]
+    chosen = PROMPTS[first:last]
+    runs = [generate(target, prompt, None, GREEDY, tokens, width=width) for prompt in track(chosen, description="plain")]
     rows = [Row("plain", sum(len(r.tokens) for r in runs), 0, (), 1.0, sum(r.stats.seconds for r in runs))]
+    plain = {prompt: run.tokens for prompt, run in zip(chosen, runs, strict=True)}
     for method in methods.split(","):
-        rows.append(measure(target, method, [run.tokens for run in runs], tokens, width))
+        rows.append(measure(target, method, plain, tokens, width, oracle))
         typer.echo(rows[-1])
         if out:
             out.parent.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,9 @@ class Config:
     qk_norm: whether q and k are normalised head by head before the rotation (Qwen3).
     rope_scaling: how the rotary frequencies were changed for longer contexts: "rope_type", a key of ROPE_SCALINGS, and what it
         needs; None: not at all.
+
+    Raises:
+        ValueError: if a size is not a whole number >= 1, or a combination cannot be computed.
     """
 
     vocab_size: int
@@ -43,6 +46,11 @@ class Config:
     rope_scaling: dict | None = None
 
     def __post_init__(self) -> None:
+        for name in ("vocab_size", "hidden_size", "layers", "heads", "kv_heads", "head_dim", "ffn_size", "max_length"):
+            check_size(name, getattr(self, name))
+        for name in ("rope_theta", "norm_eps"):
+            if not _is_positive(getattr(self, name)):
+                raise ValueError(f"{name} must be a number > 0, got {getattr(self, name)!r}")
         if self.heads % self.kv_heads:
             raise ValueError(f"heads must be a multiple of kv_heads, got {self.heads} and {self.kv_heads}")
         if self.head_dim % 2:
@@ -78,6 +86,12 @@ def _check_rope_scaling(scaling: dict) -> None:
             raise ValueError(f"{key} of rope_type {kind!r} must be a number > 0, got {value!r}")
     if kind == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]:
         raise ValueError(f"low_freq_factor must be below high_freq_factor, got {scaling}")
+
+
+def check_size(name: str, value: object) -> None:
+    """Raises ValueError unless the value is a whole number >= 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
 
 
 def _is_positive(value: object) -> bool:

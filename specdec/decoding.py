@@ -21,15 +21,14 @@ from torch import Tensor
 from specdec.cache import KVCache
 from specdec.device import upload
 from specdec.distributions import Sampling
-from specdec.drafters.base import Drafter, Outcome, Proposer
+from specdec.drafters.base import Drafter, Outcome, Proposer, check_proposal
 from specdec.models.fixed_shape import check_width
 from specdec.models.transformer import Output, Transformer
+from specdec.prompts import Prompt, is_batch, prompt_ids, stop_ids
 from specdec.results import Generation, Round, Stats
 from specdec.tree import TokenTree
 from specdec.uniforms import Purpose, Uniforms
 from specdec.verification import Verdict, verify_chain, verify_tree
-
-Prompt = str | Sequence[int] | Tensor
 
 
 @dataclass
@@ -41,6 +40,7 @@ class Request:
     proposer: Proposer | None
     uniforms: Uniforms
     layers: Sequence[int] = ()  # of the target, whose outputs the proposer reads
+    max_nodes: int | None = None  # of a tree, as the drafter promised; None: not known
 
     @classmethod
     def begin(
@@ -53,12 +53,21 @@ class Request:
                 f"a prompt of {len(committed)} tokens and max_new_tokens = {budget} make {longest}; "
                 f"the model's context is {target.config.max_length}"
             )
-        proposer = None if drafter is None else drafter.start(target, sampling, longest)
-        return cls(committed, longest, proposer, uniforms, getattr(drafter, "layers", ()))
+        if drafter is None:
+            return cls(committed, longest, None, uniforms)
+        layers, n = getattr(drafter, "layers", ()), target.config.layers
+        if not all(0 <= layer < n for layer in layers):
+            raise ValueError(f"the drafter reads the target's layers {tuple(layers)}, which must lie in [0, {n})")
+        return cls(committed, longest, drafter.start(target, sampling, longest), uniforms, layers, drafter.max_nodes)
 
-    def draft(self, device: torch.device) -> TokenTree:
+    def draft(self, target: Transformer) -> TokenTree:
+        """Raises ValueError if the proposer breaks its promises (`check_proposal`)."""
         limit = self.longest - len(self.committed) - 1
-        return self.proposer.propose(self.committed, limit, self.uniforms) if self.proposer and limit else TokenTree.empty(device)
+        if not self.proposer or not limit:
+            return TokenTree.empty(target.device)
+        tree = self.proposer.propose(self.committed, limit, self.uniforms)
+        check_proposal(tree, limit, self.max_nodes, target.config.vocab_size)
+        return tree
 
     def draw(self, nodes: int) -> Tensor:
         """(nodes + 1,): the coins of the tree, and the number that chooses the next token."""
@@ -84,7 +93,7 @@ def generate(
             batch: every row comes out as it would alone, and the result is a list.
         drafter: None decodes plainly.
         max_new_tokens: the budget, >= 1; never exceeded.
-        stop_tokens: the text ends with the first of these, wherever in a round it falls.
+        stop_tokens: ids; the text ends with the first of these, wherever in a round it falls.
         seed: same seed, same output; of a drafter that proposes nothing, the same as plain decoding.
         width: run every forward of the target in the shape of this many tokens, plain decoding too, so that at temperature 0 the
             text of any drafter is that of plain decoding to the last token in any precision. A tree may have width - 1 nodes. One
@@ -93,7 +102,10 @@ def generate(
 
     Raises:
         ValueError: on an empty prompt, an id outside the vocabulary, prompt + max_new_tokens beyond the model's context, a
-            drafter that does not fit the target, or a width that does not hold the tree. Before any work is done.
+            drafter that does not fit the target, or a width that does not hold the tree. Before any work is done. In a round:
+            before the target runs, if a proposer's tree is larger or deeper than it may be, or has a q of another vocabulary or,
+            where that can be seen without waiting, an id outside it; before a token is committed, if it would have to be drawn
+            from logits that have a NaN or a +inf, or are all -inf. Single logits may be -inf.
     """
     steps = stream(target, prompt, drafter, sampling, max_new_tokens, stop_tokens, seed, width, request)
     if not is_batch(prompt):
@@ -131,6 +143,11 @@ def stream(
     """
     batch = is_batch(prompt)
     texts = [prompt_ids(target, text) for text in (prompt if batch else [prompt])]
+    stops = stop_ids(target, stop_tokens)
+    if not texts:
+        raise ValueError("a batch needs at least one prompt, got none")
+    if not isinstance(sampling, Sampling):
+        raise ValueError(f"sampling must be a Sampling, got {sampling!r}")
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be >= 1, got {max_new_tokens}")
     nodes = drafter.max_nodes if drafter else 0
@@ -148,7 +165,7 @@ def stream(
     cache = target.new_cache(slots, len(requests))
     if width is not None:
         check_width(target, cache, width)
-    steps = rounds(target, cache, requests, sampling, frozenset(stop_tokens), width)
+    steps = rounds(target, cache, requests, sampling, stops, width)
     return steps if batch else (round for (round,) in steps)
 
 
@@ -192,12 +209,14 @@ def round_of(
 ) -> list[Round]:
     """One round: draft, verify, commit. Row b of the cache holds all but the newest token of batch[b]."""
     began = time.perf_counter()
-    trees = [request.draft(target.device) for request in batch]
+    trees = [request.draft(target) for request in batch]
     tree = TokenTree.stack(trees)  # (B, N)
     newest = upload([[request.committed[-1]] for request in batch], target.device)
     u = upload(torch.stack([request.draw(len(tree)) for request in batch]), target.device)
     verdict, output = judge(target, cache, newest, tree, u, sampling, batch[0].layers, width)
     decided = _to_host(verdict, tree)
+    for request, one in zip(batch, decided, strict=True):
+        _check_drawn(request, one, target.config.vocab_size)
     cache.rollback([len(request.committed) + len(one.path) for request, one in zip(batch, decided, strict=True)])
     found = []
     for row, (request, one) in enumerate(zip(batch, decided, strict=True)):
@@ -320,6 +339,15 @@ def _to_host(verdict: Verdict, tree: TokenTree) -> list[_Decided]:
     return decided
 
 
+def _check_drawn(request: Request, one: _Decided, vocab_size: int) -> None:
+    """Rows that are not numbers choose a token that there is not (`inverse_cdf`): so the host hears of them without asking."""
+    if not 0 <= one.next_token < vocab_size:
+        raise ValueError(
+            f"behind {len(request.committed) + len(one.path)} tokens the target's logits have a NaN or a +inf, or are all -inf, "
+            "so that no token can be drawn; look for corrupt weights, or a dtype that overflows"
+        )
+
+
 def _outcome(output: Output, row: int, tree: TokenTree, one: _Decided) -> Outcome:
     """What a row's proposer gets to see."""
     if tree.tokens.device.type != "cpu":
@@ -337,27 +365,3 @@ def _rows(output: Output, row: int, rows: slice | Tensor) -> tuple[Tensor, Tenso
 def _until_stop(ids: list[int], stop_tokens: frozenset[int]) -> list[int]:
     """The ids up to and including the first stop token."""
     return next((ids[: i + 1] for i, token in enumerate(ids) if token in stop_tokens), ids)
-
-
-def is_batch(prompt: Prompt | Sequence[Prompt]) -> bool:
-    """Whether it is several prompts: a tensor (B, T), or a list of lists, tensors or texts."""
-    if isinstance(prompt, Tensor):
-        return prompt.dim() == 2
-    if isinstance(prompt, str) or not len(prompt):
-        return False
-    first = prompt[0]
-    return isinstance(first, str | Sequence) or (isinstance(first, Tensor) and first.dim() > 0)
-
-
-def prompt_ids(target: Transformer, prompt: Prompt) -> list[int]:
-    """The prompt as a new list of ids, checked against the target's vocabulary."""
-    if isinstance(prompt, str):
-        if target.tokenizer is None:
-            raise ValueError("a text prompt needs a target with a tokenizer; give ids")
-        prompt = target.tokenizer.encode(prompt)
-    ids = torch.as_tensor(prompt)
-    if ids.dim() != 1 or ids.numel() == 0:
-        raise ValueError(f"the prompt must be a list of at least one token, got shape {tuple(ids.shape)}")
-    if ids.is_floating_point() or ids.min() < 0 or ids.max() >= target.config.vocab_size:
-        raise ValueError(f"prompt ids must be whole numbers in [0, {target.config.vocab_size}), got {ids.tolist()[:8]} …")
-    return ids.tolist()

@@ -64,10 +64,15 @@ class Sampling:
         return self.temperature == 0
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Logits (..., V) → probabilities (..., V), float32 (float64 if the logits are)."""
+        """Logits (..., V) → probabilities (..., V), float32 (float64 if the logits are).
+
+        A logit may be -inf. A row that has a NaN or a +inf, or is all -inf, has no distribution: its probabilities have a NaN at
+        every temperature, and `inverse_cdf` tells of it.
+        """
         logits = _wide(logits)
         if self.greedy:
-            return torch.zeros_like(logits).scatter(-1, logits.argmax(-1, keepdim=True), 1.0)
+            best = logits.argmax(-1, keepdim=True)
+            return torch.zeros_like(logits).scatter(-1, best, logits.gather(-1, best) * 0 + 1)  # NaN in place of 1 where there is none
         # The maximum is subtracted before the division: a tiny temperature would otherwise overflow to inf - inf.
         probs = ((logits - logits.amax(-1, keepdim=True)) / self.temperature).softmax(-1)
         top_p = None if self.top_p == 1 else self.top_p  # rounding would cut the tail
@@ -133,7 +138,7 @@ def inverse_cdf(probabilities: Tensor, u: Tensor) -> Tensor:
     """The token at which the cumulative sum first exceeds u: a draw from `probabilities` if u is uniform in [0, 1).
 
     probabilities (..., V), not necessarily normalised to the last bit; u (...) → token ids (...), int64. The sum runs in
-    float64, and a token of probability 0 is never returned.
+    float64, and a token of probability 0 is never returned. A row with a NaN gives V, which is no token.
     """
     cdf = probabilities.double().cumsum(-1)
     total = cdf[..., -1:].contiguous()

@@ -30,7 +30,7 @@ class TokenTree:
             they are computed on an accelerator, which is not asked for them.
 
     Raises:
-        ValueError: if shapes disagree or a parent does not come before its child.
+        ValueError: if shapes disagree, a number is not whole, or a parent does not come before its child.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class TokenTree:
         depth: int | None = None,
         branching: int | None = None,
     ):
-        self.tokens, parents = torch.as_tensor(tokens).long(), torch.as_tensor(parents).long()
+        self.tokens, parents = _whole("tokens", tokens), _whole("parents", parents)
         N = self.tokens.shape[-1] if self.tokens.dim() else -1
         if not parents.dim() or parents.shape[-1] != N:
             raise ValueError(f"tokens and parents must both be (..., N), got {tuple(self.tokens.shape)} and {tuple(parents.shape)}")
@@ -163,6 +163,13 @@ def full_tree(branching: Sequence[int]) -> list[int]:
 
 def _stacked(rows: list[Tensor]) -> Tensor:
     return torch.stack(rows) if len(rows) > 1 else rows[0].unsqueeze(0)  # a single q is large, and need not be copied
+
+
+def _whole(name: str, values: Tensor | Sequence[int]) -> Tensor:
+    tensor = torch.as_tensor(values)
+    if tensor.is_floating_point() and tensor.numel():
+        raise ValueError(f"{name} must be whole numbers, got {tensor.dtype}")
+    return tensor.long()
 
 
 def _padded(x: Tensor, n: int, value: int) -> Tensor:

@@ -149,7 +149,8 @@ def _judge_point_masses(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor) 
     again = (earlier & (tree.tokens.unsqueeze(-1) == tree.tokens.unsqueeze(-2))).any(-1)  # a token that left p already
     p_x = p.flatten(-2).gather(-1, (parents + 1).clamp_min(0) * V + tree.tokens).double()
     p_x = p_x.masked_fill(again | (parents < -1), 0)
-    accepted = u[..., :N] * (1 - (earlier * p_x.unsqueeze(-2)).sum(-1)) < p_x  # if it is tried at all
+    tried = torch.where(earlier, p_x.unsqueeze(-2), 0.0).sum(-1)  # no product: a NaN stays among its siblings
+    accepted = u[..., :N] * (1 - tried) < p_x  # if it is tried at all
     first = accepted & ~(earlier & accepted.unsqueeze(-2)).any(-1)
     on_path = (first.unsqueeze(-2) | ~tree.mask).all(-1)  # with all its ancestors
     path = torch.where(on_path, node, N).sort(-1).values[..., : tree.depth]

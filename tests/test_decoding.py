@@ -269,7 +269,8 @@ def test_prompts_of_every_form(target):
 @pytest.mark.parametrize(("prompt", "options", "message"), [
     ([], {}, "at least one token"), ("text", {}, "tokenizer"), ([11], {}, r"\[0, 11\)"), ([-1], {}, r"\[0, 11\)"),
     ([0.5], {}, "whole numbers"),
-    ([[[1]]], {}, "at least one token"), ([[1], []], {}, "at least one token"), ([1], {"max_new_tokens": 0}, "max_new_tokens must be >= 1"),
+    ([[[1]]], {}, "one number a token, got shape"),
+    ([[1], []], {}, "at least one token"), ([1], {"max_new_tokens": 0}, "max_new_tokens must be >= 1"),
     ([1], {"drafter": DraftModel(tiny_model(0, vocab_size=7), 2)}, "vocabulary of 7 tokens and the target of 11"),
 ])  # fmt: skip
 def test_errors_come_before_any_work(target, prompt, options, message, monkeypatch):

@@ -72,12 +72,11 @@ def test_one_synchronisation_a_round(monkeypatch):
     assert len(calls) == run.stats.forwards
 
 
-@pytest.mark.parametrize("shape", [full_tree([2, 2]), full_tree([1, 1, 1])], ids=["tree", "chain"])
-@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 @torch.inference_mode()
-def test_a_round_of_fixed_width_can_be_captured(shape, sampling):
-    """Recorded once behind 5 tokens and replayed behind 9 with other numbers, it does what the same code does afresh."""
-    target, N, width = tiny_model(1, 11), len(shape), 8
+def replays(shape, sampling, width):
+    """A round recorded once behind 5 tokens, and replayed behind other numbers of tokens with other inputs: pairs of what the replay
+    gives and of what the same code gives afresh."""
+    target, N = tiny_model(1, 11), len(shape)
     generator = torch.Generator().manual_seed(0)
     cache = target.new_cache(32)
     target(torch.randint(0, 11, (1, 9), generator=generator), cache)
@@ -104,8 +103,18 @@ def test_a_round_of_fixed_width_can_be_captured(shape, sampling):
         recorded_on.values.copy_(eager.values)
         recorded_on.starts.fill_(length)
         inputs = numbers()
-        for replayed, afresh in zip(graph(*inputs), device_round(eager, *inputs), strict=True):
-            assert torch.equal(replayed, afresh)
+        yield from zip(graph(*inputs), device_round(eager, *inputs), strict=True)
+
+
+@pytest.mark.parametrize("shape", [full_tree([2, 2]), full_tree([1, 1, 1])], ids=["tree", "chain"])
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+def test_a_round_of_fixed_width_can_be_captured(shape, sampling):
+    assert all(torch.equal(replayed, afresh) for replayed, afresh in replays(shape, sampling, width=8))
+
+
+def test_negative_control_a_round_without_a_width_has_the_length_baked_in():
+    pairs = replays(full_tree([2, 2]), SAMPLINGS["T=0"], width=None)
+    assert not all(replayed.shape == afresh.shape and torch.equal(replayed, afresh) for replayed, afresh in pairs)
 
 
 @pytest.mark.cuda

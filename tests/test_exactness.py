@@ -132,12 +132,11 @@ def distance(name, sampling, history, edge):
     return law_distance(*law_of_round(target, DRAFTERS[name](target), PROMPT, history, DEPTH, sampling, edge))
 
 
-@pytest.mark.parametrize("history", [0, 2])
 @pytest.mark.parametrize("sampling", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("name", DRAFTERS)
-def test_a_round_of_every_drafter_has_the_targets_law(name, sampling, history):
+def test_a_round_of_every_drafter_has_the_targets_law(name, sampling):
     for edge in (0, 1):
-        assert distance(name, sampling, history, edge) < 1e-12, f"{name} changes the target's distribution"
+        assert distance(name, sampling, history=2, edge=edge) < 1e-12, f"{name} changes the target's distribution"
 
 
 def accepts_everything(verify):

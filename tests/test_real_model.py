@@ -6,7 +6,8 @@ from prompts import PROMPTS
 
 from specdec.decoding import generate
 from specdec.distributions import Sampling
-from specdec.drafters import DraftModel, PromptLookup
+from specdec.drafters import PromptLookup
+from specdec.methods import METHODS, Settings, build
 from specdec.models.checkpoints import smollm2_path
 
 pytestmark = pytest.mark.model
@@ -23,7 +24,8 @@ def reference():
 
 @pytest.fixture(scope="module")
 def plain_greedy(smollm2_float32):
-    return [generate(smollm2_float32, prompt, None, GREEDY, max_new_tokens=200).tokens for prompt in PROMPTS]
+    """200 tokens for each of the ten prompts, as one batch."""
+    return [run.tokens for run in generate(smollm2_float32, PROMPTS, None, GREEDY, max_new_tokens=200)]
 
 
 @pytest.mark.slow
@@ -48,16 +50,36 @@ def test_plain_greedy_text_equals_transformers(smollm2_float32, reference, plain
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drafter", ["prompt-lookup", "draft-model"])
-def test_speculation_keeps_the_greedy_text(smollm2_float32, plain_greedy, drafter):
-    chosen = PromptLookup(3, 8) if drafter == "prompt-lookup" else DraftModel(smollm2_float32.truncated(15), 3)
-    length = 200 if drafter == "prompt-lookup" else 60  # 15 of 30 layers are a slow draft
+def test_speculation_keeps_the_greedy_text(smollm2_float32, plain_greedy):
+    """Prompt by prompt, each alone."""
     accepted = 0
     for prompt, plain in zip(PROMPTS, plain_greedy, strict=True):
-        run = generate(smollm2_float32, prompt, chosen, GREEDY, max_new_tokens=length)
-        assert run.tokens == plain[:length], prompt
+        run = generate(smollm2_float32, prompt, PromptLookup(3, 8), GREEDY, max_new_tokens=200)
+        assert run.tokens == plain, prompt
         accepted += run.stats.accepted
     assert accepted > 50, "hardly anything was accepted, so hardly anything was tested"
+
+
+# Small trees: the heads are random, so that nearly all of a tree is there to be rejected.
+SMALL = Settings(k=3, layers=2, tree=(1, 2), depth=2, beam=2, budget=3, ngram=2, window=1, pool=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [*METHODS, "eagle-3+prompt-lookup"])
+def test_every_method_keeps_2000_greedy_tokens_as_a_batch(smollm2_float32, plain_greedy, method):
+    runs = generate(smollm2_float32, PROMPTS, build(method, smollm2_float32, SMALL), GREEDY, max_new_tokens=200)
+    for prompt, run, plain in zip(PROMPTS, runs, plain_greedy, strict=True):
+        assert run.tokens == plain, prompt
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [*METHODS, "eagle-3+prompt-lookup"])
+def test_a_width_keeps_the_text_of_every_method_in_bfloat16(smollm2, method):
+    """60 tokens here; `python -m benchmarks.bit_identity --width 4` does thousands."""
+    drafter = build(method, smollm2, SMALL)
+    for prompt in PROMPTS[:2]:
+        plain = generate(smollm2, prompt, None, GREEDY, 30, width=8).tokens
+        assert generate(smollm2, prompt, drafter, GREEDY, 30, width=8).tokens == plain, prompt
 
 
 @torch.inference_mode()

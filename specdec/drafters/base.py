@@ -46,13 +46,29 @@ class Proposer(Protocol):
 
         Returns:
             The tree, without batch axes. Its q must be the very distributions that the tokens were drawn from, or None if they
-            were not drawn. The shape of a drawn tree must not depend on drawn values. Nothing may be copied to the host.
+            were not drawn. The shape of a drawn tree must not depend on drawn values. Nothing may be copied to the host. A row of
+            q that has a NaN rejects what was drafted from it, so that a draft whose numbers have gone bad costs acceptance alone.
         """
         ...
 
     def observe(self, outcome: Outcome) -> None:
         """Called after the prompt (an empty tree, if the prompt has more than one token) and after every round."""
         ...
+
+
+def check_proposal(tree: TokenTree, limit: int, max_nodes: int | None, vocab_size: int) -> None:
+    """Raises ValueError if a tree is not what `Proposer.propose` and `Drafter.max_nodes` promise. Nothing waits for a device: that
+    every id lies in the vocabulary is checked where the tree lies on the CPU."""
+    if not isinstance(tree, TokenTree) or tree.tokens.dim() != 1:
+        raise ValueError(f"a proposer must return a TokenTree without batch axes, got {tree!r:.80}")
+    if max_nodes is not None and len(tree) > max_nodes:
+        raise ValueError(f"the drafter's max_nodes is {max_nodes}, and its proposer made a tree of {len(tree)} nodes")
+    if tree.depth > limit:
+        raise ValueError(f"the budget has room for a path of {limit} tokens, and the proposer's tree is {tree.depth} deep")
+    if tree.q is not None and tree.q.shape[-1] != vocab_size:
+        raise ValueError(f"the tree's q is over {tree.q.shape[-1]} tokens, and the target's vocabulary has {vocab_size}")
+    if tree.tokens.device.type == "cpu" and any(not 0 <= token < vocab_size for token in tree.tokens.tolist()):
+        raise ValueError(f"a drafted id must lie in [0, {vocab_size}), got {tree.tokens.tolist()}")
 
 
 class Drafter(Protocol):

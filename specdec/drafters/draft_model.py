@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -26,6 +27,10 @@ class DraftModel:
         k: length of the chain, >= 0.
         tree: parents of a tree's nodes, level by level, in place of the chain (`full_tree([2, 2])`, say).
         siblings: how a node's children are drawn from q, one after the other without replacement, or independently.
+
+    Raises:
+        ValueError: if k is negative, `siblings` is unknown, the tree is no shape (growing.py), or a node has more children than the
+            vocabulary has tokens.
     """
 
     model: Transformer
@@ -37,7 +42,12 @@ class DraftModel:
     def __post_init__(self) -> None:
         if self.k < 0:
             raise ValueError(f"k must be >= 0, got {self.k}")
+        if self.siblings not in get_args(Siblings):
+            raise ValueError(f"siblings must be one of {get_args(Siblings)}, got {self.siblings!r}")
         object.__setattr__(self, "shape", Shape(range(-1, self.k - 1) if self.tree is None else self.tree))
+        widest, V = max((level.width for level in self.shape.levels), default=0), self.model.config.vocab_size
+        if widest > V:
+            raise ValueError(f"a node of the tree has {widest} children, and the vocabulary has {V} tokens")
 
     @property
     def max_nodes(self) -> int:

@@ -40,11 +40,13 @@ class Shape:
         parents: of each node, -1 for the root's children; level by level (`full_tree` makes such lists).
 
     Raises:
-        ValueError: if a level begins before the one above it is complete, or a parent does not come before its child.
+        ValueError: if a level begins before the one above it is complete, or a parent does not come before its child or is below -1.
     """
 
     def __init__(self, parents: Sequence[int]):
         self.parents = [int(parent) for parent in parents]
+        if min(self.parents, default=-1) < -1:
+            raise ValueError(f"the parents of a tree's shape must be >= -1, got {self.parents}")
         depths = TokenTree([0] * len(self.parents), self.parents).depths.tolist()
         if depths != sorted(depths):
             raise ValueError(f"the nodes of a tree's shape must stand level by level, got parents {self.parents}")
@@ -113,7 +115,7 @@ def _choose(logits: Tensor, level: Level, sampling: Sampling, u: Tensor, sibling
     coins = coins.scatter(0, upload(level.places, u.device), u[level.start : level.end]).view(len(logits), level.width)
     drawn = []
     for rank in range(level.width):
-        x = inverse_cdf(q, coins[:, rank])
+        x = inverse_cdf(q, coins[:, rank]).clamp_max(q.shape[-1] - 1)  # from NaN comes no token; such a q rejects any
         drawn.append(x)
         if siblings == "without_replacement" and rank + 1 < level.width:
             q = q.scatter(-1, x.unsqueeze(-1), 0.0)

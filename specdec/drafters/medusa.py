@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from specdec.config import check_size
 from specdec.device import upload
 from specdec.distributions import Sampling
 from specdec.drafters.base import Outcome
@@ -27,7 +28,7 @@ class MedusaConfig:
     own_head: whether each head has an LM head of its own (V · D numbers each), or all share the target's.
 
     Raises:
-        ValueError: if heads or blocks is below 1.
+        ValueError: if a number is below 1.
     """
 
     vocab_size: int
@@ -38,6 +39,8 @@ class MedusaConfig:
     version = 1  # Medusa-1: the target stays as it is, so its text does too
 
     def __post_init__(self) -> None:
+        for name in ("vocab_size", "hidden_size"):
+            check_size(name, getattr(self, name))
         if self.heads < 1 or self.blocks < 1:
             raise ValueError(f"heads and blocks must be >= 1, got {self.heads} and {self.blocks}")
 

@@ -27,12 +27,19 @@ def view(cache: KVCache, T: int, mask: Tensor | None, fixed: bool) -> View:
             every slot before those. None: causal.
         fixed: one shape for every forward, see `Fixed`.
     """
-    M = T if mask is None else mask.shape[-1]
-    if mask is not None and (mask.shape[-2] != T or not T <= M <= T + min(cache.lengths)):
-        raise ValueError(f"mask must be ({T}, M) with {T} <= M <= {T + min(cache.lengths)}, got {tuple(mask.shape)}")
+    if mask is not None:
+        _check(mask, cache, T)
     if fixed:
         return Fixed(cache, T, mask)
     return Ragged(cache, T, mask) if cache.is_ragged or (mask is not None and mask.dim() == 3) else Dense(cache, T, mask)
+
+
+def _check(mask: Tensor, cache: KVCache, T: int) -> None:
+    B, most, shape = cache.batch_size, T + min(cache.lengths), tuple(mask.shape)
+    if len(shape) not in (2, 3) or shape[-2] != T or not T <= shape[-1] <= most or shape[:-2] not in ((), (1,), (B,)):
+        raise ValueError(f"mask must be ({T}, M) or ({B}, {T}, M) with {T} <= M <= {most}, got {shape}")
+    if mask.dtype != torch.bool:  # attention would add numbers to its scores
+        raise ValueError(f"mask must be bool, True where a token may look, got {mask.dtype}")
 
 
 class Dense:

@@ -25,7 +25,10 @@ def read_gguf(path: Path, dtype: torch.dtype) -> tuple[Config, Tokenizer, dict[s
     architecture = fields.get("general.architecture")
     if architecture != "llama":
         raise CheckpointError(f"{path} holds a model of architecture {architecture!r}; 'llama' can be read")
-    config = _config(fields, tied="output.weight" not in {tensor.name for tensor in reader.tensors})
+    try:
+        config = _config(fields, tied="output.weight" not in {tensor.name for tensor in reader.tensors})
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
     tensors = {tensor.name: tensor for tensor in reader.tensors}
 
     def read(name: str) -> Tensor:

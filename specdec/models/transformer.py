@@ -110,7 +110,7 @@ class Transformer(nn.Module):
 
     def new_cache(self, max_length: int | None = None, batch_size: int = 1) -> KVCache:
         """An empty cache that fits this model: its device and dtype, and its longest context by default."""
-        return KVCache(self.config, batch_size, max_length or self.config.max_length, self.device, self.dtype)
+        return KVCache(self.config, batch_size, self.config.max_length if max_length is None else max_length, self.device, self.dtype)
 
     def forward(
         self,
@@ -136,11 +136,12 @@ class Transformer(nn.Module):
                 over this cache (models/attention.py, `Fixed`). One row only.
 
         Raises:
-            CacheFull: if T slots are not free, before anything is written.
-            ValueError: on an empty or ill-shaped input, or a position beyond config.max_length.
+            CacheFull: if T slots are not free.
+            ValueError: on an empty or ill-shaped input, a cache of another model, or a text beyond config.max_length. Both before
+                anything is written. Values are not looked at, for that would make an accelerator wait: an id outside the vocabulary,
+                or a given position outside the context, is for the caller to prevent.
         """
-        if tokens.dim() != 2 or tokens.shape[1] == 0 or len(tokens) != cache.batch_size:
-            raise ValueError(f"tokens must be ({cache.batch_size}, T) with T >= 1, got {tuple(tokens.shape)}")
+        self._check(tokens, cache, positions, rows, layers)
         T, L = tokens.shape[1], cache.length
         cache.require(T)
         if positions is None and self.config.max_length < L + T and not fixed:
@@ -157,6 +158,24 @@ class Transformer(nn.Module):
         scored = x if rows is None else x[:, T - rows :]
         logits = self.head(scored) if rows != 0 else x.new_empty(len(x), 0, self.config.vocab_size)
         return Output(logits, x, inner)
+
+    def _check(self, tokens: Tensor, cache: KVCache, positions: Tensor | None, rows: int | None, layers: Sequence[int]) -> None:
+        """Raises ValueError at the first argument of forward that does not fit; looks at shapes only."""
+        c, B, (n, _, heads, _, dim) = self.config, cache.batch_size, cache.keys.shape
+        if (n, heads, dim, cache.keys.dtype) != (c.layers, c.kv_heads, c.head_dim, self.dtype):
+            raise ValueError(
+                f"the cache is of {n} layers, {heads} heads of {dim} and {cache.keys.dtype}; "
+                f"the model has {c.layers} layers, {c.kv_heads} heads of {c.head_dim} and {self.dtype}"
+            )
+        if tokens.dim() != 2 or tokens.shape[1] == 0 or len(tokens) != B or tokens.is_floating_point():
+            raise ValueError(f"tokens must be ({B}, T) with T >= 1, whole numbers, got {tuple(tokens.shape)} of {tokens.dtype}")
+        T = tokens.shape[1]
+        if positions is not None and positions.shape not in ((T,), (B, T)):
+            raise ValueError(f"positions must be ({T},) or ({B}, {T}), got {tuple(positions.shape)}")
+        if rows is not None and not 0 <= rows <= T:
+            raise ValueError(f"rows must lie in [0, {T}], got {rows}")
+        if not all(0 <= layer < n for layer in layers):
+            raise ValueError(f"layers must be numbers in [0, {n}), got {tuple(layers)}")
 
     def _rope(self, positions: Tensor | None, cache: KVCache, T: int, fixed: bool) -> tuple[Tensor, Tensor]:
         """Cosines and sines, (1, T, head_dim / 2) or (B, 1, T, head_dim / 2)."""
