@@ -55,10 +55,10 @@ class Request:
             )
         if drafter is None:
             return cls(committed, longest, None, uniforms)
-        layers, n = getattr(drafter, "layers", ()), target.config.layers
+        proposer, layers, n = drafter.start(target, sampling, longest), getattr(drafter, "layers", ()), target.config.layers
         if not all(0 <= layer < n for layer in layers):
             raise ValueError(f"the drafter reads the target's layers {tuple(layers)}, which must lie in [0, {n})")
-        return cls(committed, longest, drafter.start(target, sampling, longest), uniforms, layers, drafter.max_nodes)
+        return cls(committed, longest, proposer, uniforms, layers, drafter.max_nodes)
 
     def draft(self, target: Transformer) -> TokenTree:
         """Raises ValueError if the proposer breaks its promises (`check_proposal`)."""

@@ -279,7 +279,7 @@ def test_a_bad_row_that_nobody_comes_to_changes_nothing(drawn):
 def test_a_target_of_nan_says_so_and_commits_nothing(target, name, sampling):
     drafter = DRAFTERS[name](tiny_model(1, V, scale=1.5)) if name != "none" else None
     target.norm.weight.data.fill_(torch.nan)  # corrupt weights
-    with pytest.raises(ValueError, match="behind 5 tokens the target's logits have a NaN or a .inf, or are all -inf"):
+    with pytest.raises(ValueError, match=r"behind 5 tokens the target's logits have a NaN or a \+inf, or are all -inf"):
         generate(target, PROMPT, drafter, sampling, 8)
 
 
@@ -290,8 +290,9 @@ def test_a_bad_row_is_named_where_it_stands(target, sampling, monkeypatch):
     forward = Transformer.forward
 
     def sick(self, tokens, cache, *arguments, **options):
+        before = cache.length
         output = forward(self, tokens, cache, *arguments, **options)
-        if self is target and cache.length >= len(PROMPT) + 3:
+        if before == len(PROMPT) + 2:
             output.logits.fill_(-torch.inf)
         return output
 
@@ -299,8 +300,8 @@ def test_a_bad_row_is_named_where_it_stands(target, sampling, monkeypatch):
     for options in ({}, {"width": 4}):
         seen = []
         with pytest.raises(ValueError, match="behind 8 tokens"):
-            seen.extend(step.tokens for step in stream(target, PROMPT, None, sampling, 8, **options))
-        assert sum(seen, []) == expected[:3]
+            seen.extend(step.tokens[0] for step in stream(target, PROMPT, None, sampling, 8, **options))
+        assert seen == expected[:3]
     with pytest.raises(ValueError, match="behind 8 tokens"):
         list(stream(target, [PROMPT, PROMPT[:2]], None, sampling, 8))
 
@@ -442,7 +443,7 @@ def test_a_config_with_an_impossible_size(idle, tmp_path):
         with safe_open(path, "pt") as file:
             config = json.loads(file.metadata()["config"])
         rewrite(path, config=json.dumps(config | change))
-        with pytest.raises(CheckpointError, match="its config cannot be read: (hidden_size|layers) must be a whole number >= 1"):
+        with pytest.raises(CheckpointError, match=r"its config cannot be read: (hidden_size|layers) must be a whole number >= 1"):
             type(head).load(path, idle)
 
 

@@ -195,8 +195,9 @@ class _Dynamic(_Proposer):
     def _children(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """The top_k most probable children of each node: log-probabilities at temperature 1, and the target's ids."""
         logits = self.head.logits(self.target, features)
-        chance, best = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1).topk(self.drafter.top_k)
-        return chance, self.head.target_ids(best)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        largest, best = logits.topk(self.drafter.top_k)
+        return largest - logits.logsumexp(-1, keepdim=True), self.head.target_ids(best)
 
     def _keep(self, tokens: Tensor, parents: Tensor, confidence: Tensor, depth: int) -> TokenTree:
         """The tree of the most confident nodes. With a node its ancestors stay: a parent is at least as confident and comes first."""

@@ -53,7 +53,7 @@ class Dense:
         else:
             among = torch.ones(T, T, dtype=torch.bool, device=device).tril() if mask is None else mask.to(device)
             before = torch.ones(T, L + T - among.shape[-1], dtype=torch.bool, device=device)
-            self.mask = torch.cat([before, among], dim=-1)
+            self.mask = _bias(torch.cat([before, among], dim=-1), cache)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         k, v = self.cache.append(layer, k, v)
@@ -66,7 +66,7 @@ class Ragged:
     def __init__(self, cache: KVCache, T: int, mask: Tensor | None):
         self.cache, self.filled = cache, cache.length + T
         self.slots = _slots(cache, T)
-        self.mask = _visible(cache, self.slots, mask)[:, None, :, : self.filled]  # (B, 1, T, filled)
+        self.mask = _bias(_visible(cache, self.slots, mask)[:, None, :, : self.filled], cache)  # (B, 1, T, filled)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         k, v = (x[:, :, : self.filled] for x in self.cache.write(layer, self.slots, k, v))
@@ -109,6 +109,11 @@ class Fixed:
         weights = torch.cat([shared, q @ tail_keys.mT], dim=-1).masked_fill(self.hidden, -torch.inf).softmax(-1)
         y = (weights[..., :S].flatten(1, 2) @ values).view(q.shape) + weights[..., S:] @ tail_values
         return y.transpose(1, 2).reshape(1, heads, T, dim).to(k.dtype)
+
+
+def _bias(visible: Tensor, cache: KVCache) -> Tensor:
+    """What attention adds to its scores: it would make this of a bool mask in every layer anew."""
+    return torch.zeros(visible.shape, dtype=cache.keys.dtype, device=visible.device).masked_fill_(~visible, -torch.inf)
 
 
 def _slots(cache: KVCache, T: int) -> Tensor:
