@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from specdec.config import Config
+from specdec.device import upload
 
 
 class CacheFull(ValueError):
@@ -146,7 +147,7 @@ class KVCache:
         if not chosen or chosen[0] < 0 or chosen[-1] >= self.length or any(a >= b for a, b in zip(chosen, chosen[1:])):
             raise ValueError(f"slots must be strictly increasing within [0, {self.length}), got {chosen}")
         if chosen[-1] - chosen[0] != len(chosen) - 1:  # else they lie side by side already
-            source = torch.tensor(chosen, device=self.keys.device).expand(self.batch_size, -1)
+            source = upload(chosen, self.keys.device).expand(self.batch_size, -1)
             self.move(source, source[:, :1])
         self.rollback(chosen[0] + len(chosen))
 
