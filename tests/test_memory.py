@@ -46,13 +46,17 @@ def target():
     return model()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _thaw():
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _only_what_is_new():
     """The collector sets aside what was there before the test, and so looks through a hundred objects and not through all of PyTorch."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def tensors():
@@ -79,7 +83,10 @@ def caches_in(proposer):
 # One long text.
 
 
-SLACK = 256  # bytes: rounds differ in how much of a tree they accept, and a head keeps the features of that; a growing state does more
+SLACK = 192  # bytes: rounds differ in how much of a tree they accept, and a head keeps the features of that; a growing state does more
+
+
+ALLOWED = ("tuple", "ReferenceType", "builtin_function_or_method")  # keys of n-gram tables; what abstract base classes remember
 
 
 def growth(target, drafter, cache, tokens, early, late, sampling=Sampling()):
@@ -110,7 +117,8 @@ def growth(target, drafter, cache, tokens, early, late, sampling=Sampling()):
             f"live tensors had {bytes_in[early]} bytes after {early} new tokens and {bytes_in[late]} after {late}: "
             "find the tensor, or the list of tensors, that grows with the text"
         )
-    grown = {name: n for name, n in (objects_in[late] - objects_in[early]).items() if n > (at[late] - at[early]) / 2 and name != "tuple"}
+    more, apart = objects_in[late] - objects_in[early], at[late] - at[early]
+    grown = {name: n for name, n in more.items() if n > apart / 2 and name not in ALLOWED}
     if grown:
         problems.append(f"objects that became more between {early} and {late} new tokens: {grown}")
     return problems
@@ -123,7 +131,7 @@ def room_for(target, drafter, tokens):
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_grows_with_the_text(target, name, monkeypatch):
     drafter = drafter_of(name, target, monkeypatch)
-    assert not growth(target, drafter, room_for(target, drafter, 120), 120, 20, 100)
+    assert not growth(target, drafter, room_for(target, drafter, 90), 90, 10, 70)
 
 
 @pytest.mark.slow
