@@ -88,19 +88,25 @@ def _most_probable(probs: Tensor, top_k: int, top_p: float | None) -> Tensor:
     """probs (..., V) with all but the most probable tokens set to 0: top_k of them, and of those the fewest whose share of their
     mass reaches top_p. Equal probabilities are kept from the lowest id on, so that target and draft cut them in the same place."""
     # A full sort costs a CPU more than the rest of a round. It looks at the largest few first, and asks whether they are enough.
-    V = probs.shape[-1]
-    asks = top_k == V and probs.device.type == "cpu"
-    ranked = probs.topk(min(256, V) if asks else top_k).values
-    while asks and ranked.shape[-1] < V and (ranked.sum(-1) < top_p).any():
-        ranked = probs.topk(min(8 * ranked.shape[-1], V)).values
+    V, on_host = probs.shape[-1], probs.device.type == "cpu"
+    asks = on_host and top_k == V
+    n = min(256, V) if asks else min(top_k + 1, V)  # one more than is kept: it tells a tie
+    ranked = probs.topk(n).values
+    while asks and n < V and (ranked.sum(-1) < top_p).any():
+        n = min(8 * n, V)
+        ranked = probs.topk(n).values
+    first = ranked[..., :top_k]
     count = torch.full_like(probs[..., :1], top_k, dtype=torch.long)  # (..., 1), how many are kept
     if top_p is not None:
-        whole = ranked.sum(-1, keepdim=True) if top_k < V else 1.0
-        count = (ranked.cumsum(-1) - ranked < top_p * whole).sum(-1, keepdim=True).clamp_min(1)
-    least = ranked.gather(-1, count - 1)
-    above, tied = probs > least, probs == least
-    room = count - above.sum(-1, keepdim=True)
-    return probs.masked_fill(~(above | (tied & (tied.cumsum(-1) <= room))), 0)
+        whole = first.sum(-1, keepdim=True) if top_k < V else 1.0
+        count = (first.cumsum(-1) - first < top_p * whole).sum(-1, keepdim=True).clamp_min(1)
+    least = first.gather(-1, count - 1)
+    below = probs < least
+    tie = (count == n) & (n < V) | (count < n) & (ranked.gather(-1, count.clamp_max(n - 1)) == least)
+    if on_host and not tie.any():
+        return probs.masked_fill(below, 0)
+    equal, room = probs == least, count - (probs > least).sum(-1, keepdim=True)
+    return probs.masked_fill(below | (equal & (equal.cumsum(-1) > room)), 0)
 
 
 def residual(p: Tensor, q: Tensor) -> Tensor:
