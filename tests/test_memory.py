@@ -30,7 +30,10 @@ from specdec.uniforms import Uniforms
 PROMPT, V, LONG = [1, 2, 3, 1, 2], 11, 2048
 NAMES = ["none", *DRAFTERS]
 # For the long tests one form of each: their chains run the same code.
-LONG = ["none", "draft tree", "itself", "medusa tree", "eagle-1 tree", "eagle-3 tree", "lookahead tree", "prompt lookup tree", "combined trees"]
+LONG = [
+    "none", "draft tree", "itself", "medusa tree", "eagle-1 tree", "eagle-3 tree", "lookahead tree", "prompt lookup tree",
+    "combined trees",
+]  # fmt: skip
 
 
 def model(seed=1, layers=2, max_length=LONG):
