@@ -54,10 +54,10 @@ def test_speculation_keeps_the_greedy_text(smollm2_float32, plain_greedy):
     """Prompt by prompt, each alone."""
     accepted = 0
     for prompt, plain in zip(PROMPTS, plain_greedy, strict=True):
-        run = generate(smollm2_float32, prompt, PromptLookup(3, 8), GREEDY, max_new_tokens=200)
-        assert run.tokens == plain, prompt
+        run = generate(smollm2_float32, prompt, PromptLookup(3, 8), GREEDY, max_new_tokens=60)
+        assert run.tokens == plain[:60], prompt
         accepted += run.stats.accepted
-    assert accepted > 50, "hardly anything was accepted, so hardly anything was tested"
+    assert accepted > 20, "hardly anything was accepted, so hardly anything was tested"
 
 
 # Small trees: the heads are random, so that nearly all of a tree is there to be rejected.
