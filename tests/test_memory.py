@@ -30,7 +30,7 @@ from specdec.uniforms import Uniforms
 PROMPT, V, LONG = [1, 2, 3, 1, 2], 11, 2048
 NAMES = ["none", *DRAFTERS]
 # For the long tests one form of each: their chains run the same code.
-LONG = [
+ONE_FORM_OF_EACH = [
     "none", "draft tree", "itself", "medusa tree", "eagle-1 tree", "eagle-3 tree", "lookahead tree", "prompt lookup tree",
     "combined trees",
 ]  # fmt: skip
@@ -140,7 +140,7 @@ def test_nothing_grows_with_the_text(target, name, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", ONE_FORM_OF_EACH)
 def test_nothing_grows_with_a_text_of_2000_tokens(target, name, monkeypatch):
     drafter = drafter_of(name, target, monkeypatch)
     assert not growth(target, drafter, room_for(target, drafter, 2000), 2000, 500, 1900)
@@ -268,7 +268,7 @@ def test_generations_leave_nothing_behind(target, name, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", ONE_FORM_OF_EACH)
 def test_a_thousand_generations_leave_nothing_behind(target, name, monkeypatch):
     psutil = pytest.importorskip("psutil", reason="measures the memory of the process; it comes with the extra 'grade'")
     drafter, process = drafter_of(name, target, monkeypatch), psutil.Process()
