@@ -1,4 +1,4 @@
-"""Small numbers on their way from the host to the device of a model."""
+"""Between the host and the device of a model."""
 
 from __future__ import annotations
 
@@ -14,3 +14,8 @@ def upload(values: Sequence | Tensor, device: torch.device | str) -> Tensor:
     if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
+
+
+def on_host(device: torch.device) -> bool:
+    """Whether values may be read without waiting for a device. Then work that would change nothing can be left out."""
+    return device.type == "cpu"

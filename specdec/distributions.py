@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from specdec.device import on_host
+
 _WIDE = (torch.float32, torch.float64)
 
 
@@ -88,8 +90,8 @@ def _most_probable(probs: Tensor, top_k: int, top_p: float | None) -> Tensor:
     """probs (..., V) with all but the most probable tokens set to 0: top_k of them, and of those the fewest whose share of their
     mass reaches top_p. Equal probabilities are kept from the lowest id on, so that target and draft cut them in the same place."""
     # A full sort costs a CPU more than the rest of a round. It looks at the largest few first, and asks whether they are enough.
-    V, on_host = probs.shape[-1], probs.device.type == "cpu"
-    asks = on_host and top_k == V
+    V, may_ask = probs.shape[-1], on_host(probs.device)
+    asks = may_ask and top_k == V
     n = min(256, V) if asks else min(top_k + 1, V)  # one more than is kept: it tells a tie
     ranked = probs.topk(n).values
     while asks and n < V and (ranked.sum(-1) < top_p).any():
@@ -103,7 +105,7 @@ def _most_probable(probs: Tensor, top_k: int, top_p: float | None) -> Tensor:
     least = first.gather(-1, count - 1)
     below = probs < least
     tie = (count == n) & (n < V) | (count < n) & (ranked.gather(-1, count.clamp_max(n - 1)) == least)
-    if on_host and not tie.any():
+    if may_ask and not tie.any():
         return probs.masked_fill(below, 0)
     equal, room = probs == least, count - (probs > least).sum(-1, keepdim=True)
     return probs.masked_fill(below | (equal & (equal.cumsum(-1) > room)), 0)

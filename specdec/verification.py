@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec.device import on_host
 from specdec.distributions import inverse_cdf, residual
 from specdec.tree import Siblings, TokenTree
 
@@ -165,7 +166,7 @@ def _judge_point_masses(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor) 
 def _judge_drawn(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor, iid: bool) -> tuple[Tensor, Tensor]:
     """The walk itself: level by level, and at each node child by child. Returns the path (..., D) and what is left of p at its end."""
     q, families = tree.q.to(p.dtype), _families(tree, parents)
-    on_host = p.device.type == "cpu"  # where asking costs nothing, work that would change nothing is left out
+    may_ask = on_host(p.device)
     at, path = torch.zeros(p.shape[:-2], dtype=torch.long, device=p.device), []  # a row: 0 is the root, i + 1 node i
     # Once no child is accepted, the next turns repeat the same decisions; the last turn finds a leaf, or does that.
     for _ in range(tree.depth + 1):
@@ -179,17 +180,17 @@ def _judge_drawn(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor, iid: bo
             declared = torch.where(empty, torch.zeros_like(proposal).scatter(-1, x, 1.0), proposal)
             below = (u.gather(-1, node) * declared.gather(-1, x) < left.gather(-1, x)).squeeze(-1)
             tried = there & (chosen < 0)
-            if on_host and not tried.any():
+            if may_ask and not tried.any():
                 break
             chosen = torch.where(tried & below, child, chosen)
             rejected = (tried & ~below).unsqueeze(-1)
-            if on_host and not rejected.any():
+            if may_ask and not rejected.any():
                 continue
             left = torch.where(rejected, residual(left, declared), left)
             if not iid:
                 proposal = torch.where(rejected, _without(proposal, x), proposal)
         path.append(chosen)
-        if on_host and (chosen < 0).all():
+        if may_ask and (chosen < 0).all():
             break
         at = torch.where(chosen >= 0, chosen + 1, at)
     walked = torch.stack(path, -1)[..., : tree.depth]

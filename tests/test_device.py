@@ -12,7 +12,7 @@ from drafters_under_test import DRAFTERS
 from tiny import tiny_model
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from specdec import decoding
+from specdec import decoding, distributions, verification
 from specdec.decoding import Request, generate, judge, rounds
 from specdec.distributions import Sampling
 from specdec.tree import TokenTree, full_tree
@@ -111,7 +111,9 @@ def replays(shape, sampling, width):
 
 @pytest.mark.parametrize("shape", [full_tree([2, 2]), full_tree([1, 1, 1])], ids=["tree", "chain"])
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
-def test_a_round_of_fixed_width_can_be_captured(shape, sampling):
+def test_a_round_of_fixed_width_can_be_captured(shape, sampling, monkeypatch):
+    for module in (distributions, verification):  # take the way of an accelerator, which nobody asks
+        monkeypatch.setattr(module, "on_host", lambda device: False)
     assert all(torch.equal(replayed, afresh) for replayed, afresh in replays(shape, sampling, width=8))
 
 

@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec.device import on_host
 from specdec.distributions import Sampling
 from specdec.drafters.base import Drafter, Outcome, Proposer
-from specdec.drafters.merging import match_paths, on_host, point_masses, renamed, without
+from specdec.drafters.merging import match_paths, point_masses, renamed, without
 from specdec.models.transformer import Transformer
 from specdec.tree import TokenTree
 from specdec.uniforms import Purpose, Uniforms

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from specdec.device import upload
+from specdec.device import on_host, upload
 from specdec.distributions import Sampling
 from specdec.drafters.base import Outcome
-from specdec.drafters.merging import match_paths, on_host, point_masses, renamed, without
+from specdec.drafters.merging import match_paths, point_masses, renamed, without
 from specdec.models.transformer import Transformer
 from specdec.tree import TokenTree
 from specdec.uniforms import Uniforms

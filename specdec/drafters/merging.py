@@ -5,12 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from specdec.device import on_host
 from specdec.tree import TokenTree
-
-
-def on_host(device: torch.device) -> bool:
-    """Whether values may be read without waiting for a device. Then nodes that are none are left out; elsewhere they stay as padding."""
-    return device.type == "cpu"
 
 
 def match_paths(keys: Tensor, parents: Tensor, depth: int) -> Tensor:
