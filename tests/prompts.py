@@ -1,14 +1,5 @@
-"""Ten prompts of different kinds for the tests on the real model."""
+"""Ten prompts of different kinds for the tests on the real model: the benchmarks' own, one of them exchanged for odd characters."""
 
-PROMPTS = [
-    "def fibonacci(n):\n    if n < 2:\n        return n\n",
-    "The capital of France is",
-    "Once upon a time, in a small village by the sea, there lived",
-    "import math\n\nclass Vector:\n    def __init__(self, x, y):\n        self.x = x\n        self.y = y\n\n    def length(self):\n",
-    "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n",
-    "Q: What is 17 + 25?\nA:",
-    "1, 1, 2, 3, 5, 8, 13,",
-    "Ingredients:\n- 200 g flour\n- 2 eggs\n- 300 ml milk\n\nMethod:\n1.",
-    "Naïve café — «¿qué tal?» 日本語 and 12345 digits:",
-    "<|im_start|>user\nExplain why the sky is blue.<|im_end|>\n<|im_start|>assistant\n",
-]
+from benchmarks.prompts import PROMPTS as KINDS
+
+PROMPTS = [*KINDS[:8], "Naïve café — «¿qué tal?» 日本語 and 12345 digits:", KINDS[9]]

@@ -6,12 +6,13 @@ from drafters_under_test import DRAFTERS
 from tiny import tiny_model
 
 from specdec.config import Config
-from specdec.decoding import generate, stream
+from specdec.decoding import Request, generate, rounds, stream
 from specdec.distributions import Sampling
 from specdec.drafters import DraftModel
 from specdec.models import fixed_shape
 from specdec.models.fixed_shape import check_width
 from specdec.models.transformer import random_model
+from specdec.uniforms import Uniforms
 
 GREEDY = Sampling(0)
 PROMPT = [1, 2, 3, 1, 2]
@@ -88,6 +89,19 @@ def test_a_width_changes_no_law(sampling):
         drafter = DRAFTERS[name](target)
         expected = generate(target, PROMPT, drafter, sampling, 60, seed=3).tokens
         assert generate(target, PROMPT, drafter, sampling, 60, seed=3, width=8).tokens == expected
+
+
+@pytest.mark.parametrize("name", ["draft chain", "draft tree", "eagle-2 tree", "prompt lookup tree"])
+def test_what_lies_in_dropped_slots_changes_nothing(name):
+    """A huge number, not NaN: a fixed shape masks what it must not see, and 0 · NaN is NaN."""
+    target, longest, width = tiny_model(1, 11, layers=3), 40, 8
+    drafter = DRAFTERS[name](target)
+    expected = generate(target, PROMPT, drafter, Sampling(), longest - len(PROMPT), seed=3, width=width).tokens
+    text, cache = list(PROMPT), target.new_cache(longest + width)
+    request = Request(text, longest, drafter.start(target, Sampling(), longest), Uniforms(3), getattr(drafter, "layers", ()))
+    for _ in rounds(target, cache, [request], width=width):
+        cache.keys[:, :, :, cache.length :], cache.values[:, :, :, cache.length :] = 1e4, -1e4
+    assert text[len(PROMPT) :] == expected
 
 
 def test_long_prompts_go_in_pieces():
