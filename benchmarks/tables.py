@@ -9,6 +9,8 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
+from specdec.tables import markdown
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -16,9 +18,19 @@ def main() -> None:
     runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("bit_identity*.json"))]
     overhead = json.loads((RESULTS / "overhead.json").read_text())
     parts = ["# Figures\n\nEvery number here was written by a command of `benchmarks/`; `python -m benchmarks.tables` makes this page.\n"]
+    parts += methods()
     parts += [identity(group) for group in grouped(runs)]
     parts += [widths(json.loads((RESULTS / "fixed_shape.json").read_text())), shares(overhead)]
     (RESULTS / "README.md").write_text("\n".join(parts))
+
+
+def methods() -> list[str]:
+    """The tables and the figure that `specdec bench` wrote, if it was run."""
+    if not (RESULTS / "bench.json").exists():
+        return []
+    results = json.loads((RESULTS / "bench.json").read_text())
+    figure = "![Speedup of every method on each workload, and predicted against measured speedup](bench.png)\n"
+    return [markdown(results), figure]
 
 
 def grouped(runs: list[dict]) -> list[list[dict]]:

@@ -53,7 +53,7 @@ class KVCache:
     @property
     def length(self) -> int:
         """Slots that the longest row has filled."""
-        return int(self._lengths[-1].max())
+        return max(self.lengths)
 
     @property
     def is_ragged(self) -> bool:
@@ -83,11 +83,12 @@ class KVCache:
             ValueError: if k or v has another shape, or the rows have different lengths (`write` takes those).
         """
         _, B, heads, _, dim = self.keys.shape
-        start, T = int(self._lengths[layer, 0]), k.shape[-2]
+        lengths, T = self._lengths[layer].tolist(), k.shape[-2]
+        start = lengths[0]
         if k.shape != v.shape or k.shape != (B, heads, T, dim):
             raise ValueError(f"k and v must be {(B, heads, 'T', dim)}, got {tuple(k.shape)} and {tuple(v.shape)}")
-        if B > 1 and (self._lengths[layer] != start).any():
-            raise ValueError(f"append needs rows of one length, got {self._lengths[layer].tolist()}")
+        if lengths.count(start) != B:
+            raise ValueError(f"append needs rows of one length, got {lengths}")
         if start + T > self.max_length:
             raise CacheFull(f"the cache holds {self.max_length} slots, {start} are filled, and {T} more were asked for")
         self.keys[layer, :, :, start : start + T] = k
@@ -113,7 +114,7 @@ class KVCache:
 
     def read(self, layer: int) -> tuple[Tensor, Tensor]:
         """Views of the filled slots, (B, kv_heads, length, head_dim) each."""
-        filled = int(self._lengths[layer].max())
+        filled = max(self._lengths[layer].tolist())
         return self.keys[layer, :, :, :filled], self.values[layer, :, :, :filled]
 
     def rollback(self, length: int | Sequence[int]) -> None:
@@ -124,13 +125,16 @@ class KVCache:
         Raises:
             ValueError: if a length is negative or above the present one.
         """
-        wanted = np.broadcast_to(np.asarray(length), (self.batch_size,))
-        for new, present in zip(wanted.tolist(), self.lengths, strict=True):
+        wanted = list(length) if isinstance(length, Sequence) else [length] * self.batch_size
+        for new, present in zip(wanted, self.lengths, strict=True):
             if not 0 <= new <= present:
                 raise ValueError(f"length must lie in [0, {present}], got {new}")
         self._lengths[:] = wanted
-        for row, new in enumerate(wanted.tolist()):
-            self.starts[row].fill_(new)
+        if len(set(wanted)) == 1:
+            self.starts.fill_(wanted[0])
+        else:
+            for row, new in enumerate(wanted):
+                self.starts[row].fill_(new)
 
     def keep(self, slots: Sequence[int] | Tensor) -> None:
         """Keeps the accepted path of a tree: slot slots[i] moves to slots[0] + i, and the length becomes slots[0] + len(slots).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from specdec.bench import bench
+from specdec.console import clear_errors
 from specdec.decoding import prompt_ids, stream
 from specdec.distributions import Sampling
 from specdec.methods import HEADS, METHODS, Settings, build
@@ -24,10 +25,13 @@ from specdec.models import fetch as fetch_model
 from specdec.models.tokenizer import Tokenizer
 from specdec.plots import COLOURS
 from specdec.results import Round, Stats
+from specdec.training import commands as training
 
 app = typer.Typer(
     help="Speculative decoding on a real language model.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
 )
+app.add_typer(training.app)
+app.command()(clear_errors()(bench))
 console = Console(highlight=False)
 USUAL = Settings()
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
@@ -39,20 +43,10 @@ class DtypeName(str, Enum):
     float64 = "float64"
 
 
-@contextmanager
-def _clear_errors() -> Iterator[None]:
-    """A wrong value is the user's to mend: one line that names it, exit status 2, no traceback."""
-    try:
-        yield
-    except ValueError as error:
-        Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {error}")
-        raise typer.Exit(2) from error
-
-
 @app.command()
 def fetch(force: Annotated[bool, typer.Option(help="Download again even if it is there.")] = False) -> None:
     """Bring SmolLM2-135M-Instruct (98 MB) into the cache and check its SHA-256."""
-    with _clear_errors():
+    with clear_errors():
         console.print(f"SmolLM2-135M-Instruct lies in {fetch_model(force)}", soft_wrap=True)
 
 
@@ -60,9 +54,9 @@ def fetch(force: Annotated[bool, typer.Option(help="Download again even if it is
 def generate(
     prompt: Annotated[str, typer.Argument(help="The text to continue; - reads standard input.")],
     drafter: Annotated[str, typer.Option(help=f"Who guesses: none, {', '.join(METHODS)}, or several joined by +.")] = "prompt-lookup",
-    k: Annotated[int, typer.Option(help="draft-model, prompt-lookup: tokens of a chain.")] = USUAL.k,
+    k: Annotated[int, typer.Option(help="draft-model, distilled, prompt-lookup: tokens of a chain.")] = USUAL.k,
     layers: Annotated[int, typer.Option(help="draft-model: the target's first layers.")] = USUAL.layers,
-    tree: Annotated[str | None, typer.Option(help="draft-model, medusa, eagle-1: children by level, as in 3,2,1.")] = None,
+    tree: Annotated[str | None, typer.Option(help="draft-model, distilled, medusa, eagle-1: children by level, as in 3,2,1.")] = None,
     depth: Annotated[int, typer.Option(help="eagle-2, eagle-3: levels of the tree.")] = USUAL.depth,
     beam: Annotated[int, typer.Option(help="eagle-2, eagle-3: nodes expanded in a level, and children of each.")] = USUAL.beam,
     budget: Annotated[int, typer.Option(help="eagle-2, eagle-3: nodes of the tree.")] = USUAL.budget,
@@ -70,7 +64,7 @@ def generate(
     candidates: Annotated[int, typer.Option(help="prompt-lookup: occurrences to copy from.")] = USUAL.candidates,
     window: Annotated[int, typer.Option(help="lookahead: columns of guesses.")] = USUAL.window,
     pool: Annotated[int, typer.Option(help="lookahead: n-grams proposed at most.")] = USUAL.pool,
-    weights: Annotated[Path | None, typer.Option(help="medusa, eagle: trained heads; random ones without.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="distilled, medusa, eagle: trained heads; random ones without.")] = None,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
     top_k: Annotated[int | None, typer.Option()] = None,
     top_p: Annotated[float | None, typer.Option()] = None,
@@ -85,7 +79,7 @@ def generate(
     dtype: Annotated[DtypeName, typer.Option()] = DtypeName.bfloat16,
 ) -> None:
     """Continue a text: accepted, recovered and bonus tokens in their colours, then what speculation gained."""
-    with _clear_errors():
+    with clear_errors():
         sampling = Sampling(temperature, top_k, top_p, min_p)
         branching = None if tree is None else _numbers(tree)
         settings = Settings(k, layers, branching, depth, beam, budget, ngram, candidates, window, pool, weights)

@@ -15,20 +15,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from specdec.cache import KVCache
 from specdec.device import upload
 from specdec.distributions import Sampling
 from specdec.drafters.base import Drafter, Outcome, Proposer, check_proposal
+from specdec.judging import Decision, decide
 from specdec.models.fixed_shape import check_width
 from specdec.models.transformer import Output, Transformer
 from specdec.prompts import Prompt, is_batch, prompt_ids, stop_ids
 from specdec.results import Generation, Round, Stats
 from specdec.tree import TokenTree
 from specdec.uniforms import Purpose, Uniforms
-from specdec.verification import Verdict, verify_chain, verify_tree
 
 
 @dataclass
@@ -44,7 +43,13 @@ class Request:
 
     @classmethod
     def begin(
-        cls, target: Transformer, committed: list[int], budget: int, drafter: Drafter | None, sampling: Sampling, uniforms: Uniforms
+        cls,
+        target: Transformer,
+        committed: list[int],
+        budget: int,
+        drafter: Drafter | None,
+        sampling: Sampling,
+        uniforms: Uniforms,
     ) -> Request:
         """Raises ValueError if the text could outgrow the model's context, or the drafter does not fit the target."""
         longest = len(committed) + budget
@@ -72,7 +77,8 @@ class Request:
     def draw(self, nodes: int) -> Tensor:
         """(nodes + 1,): the coins of the tree, and the number that chooses the next token."""
         position = len(self.committed)
-        return torch.cat([self.uniforms.draw(Purpose.VERIFY, position, nodes), self.uniforms.draw(Purpose.NEXT, position, 1)])
+        coins = [self.uniforms.draw(Purpose.VERIFY, position, nodes)] if nodes else []
+        return torch.cat([*coins, self.uniforms.draw(Purpose.NEXT, position, 1)])
 
 
 def generate(
@@ -210,15 +216,12 @@ def round_of(
     """One round: draft, verify, commit. Row b of the cache holds all but the newest token of batch[b]."""
     began = time.perf_counter()
     trees = [request.draft(target) for request in batch]
-    tree = TokenTree.stack(trees)  # (B, N)
-    newest = upload([[request.committed[-1]] for request in batch], target.device)
-    u = upload(torch.stack([request.draw(len(tree)) for request in batch]), target.device)
-    verdict, output = judge(target, cache, newest, tree, u, sampling, batch[0].layers, width)
-    decided = _to_host(verdict, tree)
+    newest, nodes = [request.committed[-1] for request in batch], max(map(len, trees))
+    u = [request.draw(nodes) for request in batch]
+    decided, output = decide(target, cache, newest, trees, u, sampling, batch[0].layers, width)
+    found = []
     for request, one in zip(batch, decided, strict=True):
         _check_drawn(request, one, target.config.vocab_size)
-    cache.rollback([len(request.committed) + len(one.path) for request, one in zip(batch, decided, strict=True)])
-    found = []
     for row, (request, one) in enumerate(zip(batch, decided, strict=True)):
         if request.proposer:
             request.proposer.observe(_outcome(output, row, trees[row], one))
@@ -246,100 +249,7 @@ def _prefill(target: Transformer, cache: KVCache, request: Request, width: int |
         request.proposer.observe(Outcome([], TokenTree.empty(target.device), nothing, torch.cat(hidden), inner))
 
 
-def judge(
-    target: Transformer,
-    cache: KVCache,
-    newest: Tensor,
-    tree: TokenTree,
-    u: Tensor,
-    sampling: Sampling,
-    layers: Sequence[int] = (),
-    width: int | None = None,
-) -> tuple[Verdict, Output]:
-    """The part of a round that runs on the device: one forward, the rule, and the accepted path moved behind its root.
-
-    Nothing is copied to the host, and with a width every shape is fixed, so that it can be captured in a CUDA graph. The cache is
-    left as long as the forward made it: how much of it stays is for the host to say.
-
-    Args:
-        newest: (B, 1) the roots' tokens; row b of the cache holds what comes before.
-        tree: (B, N).
-        u: (B, N + 1) uniforms.
-
-    Returns:
-        The verdict on each row, and the target's output at the root and at every node: logits (B, N + 1, V), hidden (B, N + 1, D).
-    """
-    roots = cache.starts.unsqueeze(-1).clone()  # (B, 1), their slots; node i lies i + 1 slots behind
-    output = _forward(target, cache, newest, tree, layers, width)
-    p = sampling.probabilities(output.logits)
-    if tree.is_chain:
-        return verify_chain(p, None if tree.q is None else tree.q[:, : len(tree)], tree.tokens, u), output
-    verdict = verify_tree(p, tree, u)
-    cache.move(roots + 1 + verdict.path, roots + 1)  # behind the path's end it copies the root to where nobody looks
-    return verdict, output
-
-
-def _forward(
-    target: Transformer, cache: KVCache, newest: Tensor, tree: TokenTree, layers: Sequence[int], width: int | None
-) -> Output:
-    tokens, N = torch.cat([newest, tree.tokens], dim=-1), len(tree)
-    layout = {} if tree.is_chain else _layout(cache, tree)
-    if width is None:
-        return target(tokens, cache, rows=N + 1, layers=layers, **layout)
-    more = width - N - 1
-    if layout:
-        itself = torch.eye(width, dtype=torch.bool, device=target.device)
-        layout = {"positions": F.pad(layout["positions"], (0, more)), "mask": F.pad(layout["mask"], (0, more, 0, more)) | itself}
-    output = target(F.pad(tokens, (0, more)), cache, layers=layers, fixed=True, **layout)
-    inner = None if output.layers is None else output.layers[:, : N + 1]
-    return Output(output.logits[:, : N + 1], output.hidden[:, : N + 1], inner)
-
-
-def _layout(cache: KVCache, tree: TokenTree) -> dict[str, Tensor]:
-    """Positions and mask of the roots with their trees. A chain needs neither."""
-    positions = cache.starts.unsqueeze(-1) + F.pad(tree.depths, (1, 0))
-    mask = F.pad(tree.mask, (1, 0, 1, 0))
-    mask[:, :, 0] = True  # everybody sees the root
-    return {"positions": positions[0], "mask": mask[0]} if len(mask) == 1 else {"positions": positions, "mask": mask}
-
-
-@dataclass(frozen=True)
-class _Decided:
-    """A row's verdict on the host: accepted node ids and their tokens, the next token, and the tree."""
-
-    path: list[int]
-    accepted: list[int]
-    next_token: int
-    tokens: list[int]
-    parents: list[int]
-
-    @property
-    def depth(self) -> int:
-        depths: list[int] = []
-        for parent in self.parents:
-            depths.append(depths[parent] + 1 if parent >= 0 else int(parent == -1))
-        return max(depths, default=0)
-
-    @property
-    def last(self) -> str:
-        if -1 not in self.parents:
-            return "plain"
-        return "recovered" if (self.path[-1] if self.path else -1) in self.parents else "bonus"
-
-
-def _to_host(verdict: Verdict, tree: TokenTree) -> list[_Decided]:
-    """The verdict of each row and the tree that it speaks of. The one synchronisation with the device in a round."""
-    B, N = tree.tokens.shape
-    path = torch.arange(N, device=tree.tokens.device).expand(B, N) if verdict.path is None else verdict.path
-    columns = [verdict.count.unsqueeze(-1), verdict.next_token.unsqueeze(-1), path, tree.tokens, tree.parents.expand(B, N)]
-    decided = []
-    for count, next_token, *ids in torch.cat(columns, dim=-1).tolist():
-        nodes, tokens, parents = ids[:count], ids[-2 * N : len(ids) - N], ids[len(ids) - N :]
-        decided.append(_Decided(nodes, [tokens[node] for node in nodes], next_token, tokens, parents))
-    return decided
-
-
-def _check_drawn(request: Request, one: _Decided, vocab_size: int) -> None:
+def _check_drawn(request: Request, one: Decision, vocab_size: int) -> None:
     """Rows that are not numbers choose a token that there is not (`inverse_cdf`): so the host hears of them without asking."""
     if not 0 <= one.next_token < vocab_size:
         raise ValueError(
@@ -348,7 +258,7 @@ def _check_drawn(request: Request, one: _Decided, vocab_size: int) -> None:
         )
 
 
-def _outcome(output: Output, row: int, tree: TokenTree, one: _Decided) -> Outcome:
+def _outcome(output: Output, row: int, tree: TokenTree, one: Decision) -> Outcome:
     """What a row's proposer gets to see."""
     if tree.tokens.device.type != "cpu":
         tree = TokenTree(one.tokens[: len(tree)], one.parents[: len(tree)])

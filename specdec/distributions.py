@@ -6,6 +6,7 @@ anything is subtracted or summed; float64 stays float64.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -73,10 +74,13 @@ class Sampling:
         """
         logits = _wide(logits)
         if self.greedy:
-            best = logits.argmax(-1, keepdim=True)
-            return torch.zeros_like(logits).scatter(-1, best, logits.gather(-1, best) * 0 + 1)  # NaN in place of 1 where there is none
-        # The maximum is subtracted before the division: a tiny temperature would otherwise overflow to inf - inf.
-        probs = ((logits - logits.amax(-1, keepdim=True)) / self.temperature).softmax(-1)
+            best = argmax(logits)
+            return torch.zeros_like(logits).scatter(
+                -1, best, logits.gather(-1, best) * 0 + 1
+            )  # NaN in place of 1 where there is none
+        if self.temperature != 1:  # the maximum goes first: divided by a tiny temperature, two numbers would both be infinite
+            logits = (logits - logits.amax(-1, keepdim=True)) / self.temperature
+        probs = logits.softmax(-1)
         top_p = None if self.top_p == 1 else self.top_p  # rounding would cut the tail
         top_k = min(self.top_k or probs.shape[-1], probs.shape[-1])
         if top_k < probs.shape[-1] or top_p is not None:
@@ -109,6 +113,19 @@ def _most_probable(probs: Tensor, top_k: int, top_p: float | None) -> Tensor:
         return probs.masked_fill(below, 0)
     equal, room = probs == least, count - (probs > least).sum(-1, keepdim=True)
     return probs.masked_fill(below | (equal & (equal.cumsum(-1) > room)), 0)
+
+
+def argmax(x: Tensor) -> Tensor:
+    """x (..., V) → (..., 1) int64: where the largest number stands, the lowest index on ties; a NaN counts as the largest."""
+    if on_host(x.device) and x.dtype in _WIDE:  # PyTorch's own takes eight times as long on a CPU
+        return torch.from_numpy(x.numpy().argmax(-1, keepdims=True))
+    return x.argmax(-1, keepdim=True)
+
+
+def greedy_choice(logits: Tensor) -> int:
+    """`Sampling(0)`'s only token of one row of logits (V,), on the host; V, which is no token, where there is none."""
+    best = int(argmax(logits))
+    return best if math.isfinite(logits[best]) else len(logits)
 
 
 def residual(p: Tensor, q: Tensor) -> Tensor:

@@ -6,7 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdec.drafters import Combine, Drafter, DraftModel, Eagle, EagleHead, Lookahead, Medusa, MedusaHeads, PromptLookup
+from specdec.drafters import (
+    Combine,
+    DistilledDraft,
+    Drafter,
+    DraftModel,
+    Eagle,
+    EagleHead,
+    Lookahead,
+    Medusa,
+    MedusaHeads,
+    PromptLookup,
+)
 from specdec.models import Transformer
 from specdec.tree import full_tree
 
@@ -15,14 +26,14 @@ from specdec.tree import full_tree
 class Settings:
     """What a method may be told; each reads what it knows.
 
-    k: tokens of a chain (draft-model, prompt-lookup).
+    k: tokens of a chain (draft-model, distilled, prompt-lookup).
     layers: draft-model: the target's first layers are the draft.
-    tree: children of a node, level by level, in place of a chain (draft-model) or of the usual tree (medusa, eagle-1).
+    tree: children of a node, level by level, in place of a chain (draft-model, distilled) or of the usual tree (medusa, eagle-1).
     depth, beam, budget: eagle-2, eagle-3: levels, nodes that are expanded in each and children of each, nodes that are kept.
     ngram: prompt-lookup: the longest suffix to look for; lookahead: the length of its n-grams.
     candidates: prompt-lookup: occurrences to copy from.
     window, pool: lookahead: columns of guesses, n-grams kept for each token.
-    weights: trained heads (medusa, eagle-1, -2, -3), a file; random ones without, which are exact and guess nothing right.
+    weights: trained heads (distilled, medusa, eagle-1, -2, -3), a file; random ones without, which are exact and guess nothing right.
     """
 
     k: int = 8
@@ -46,6 +57,11 @@ def _draft_model(target: Transformer, s: Settings) -> Drafter:
     return DraftModel(target.truncated(s.layers), s.k, None if s.tree is None else full_tree(s.tree))
 
 
+def _distilled(target: Transformer, s: Settings) -> Drafter:
+    made = DistilledDraft.load(s.weights, target) if s.weights else DistilledDraft.random(target)
+    return DraftModel(made.beside(target), s.k, None if s.tree is None else full_tree(s.tree))
+
+
 def _medusa(target: Transformer, s: Settings) -> Drafter:
     heads = MedusaHeads.load(s.weights, target) if s.weights else MedusaHeads.random(target, heads=len(s.tree or (2, 1, 1)))
     return Medusa(heads, s.parents)
@@ -60,6 +76,7 @@ def _eagle_head(target: Transformer, s: Settings, version: int) -> EagleHead:
 
 METHODS: dict[str, Callable[[Transformer, Settings], Drafter]] = {
     "draft-model": _draft_model,
+    "distilled": _distilled,
     "medusa": _medusa,
     "eagle-1": lambda target, s: Eagle(_eagle_head(target, s, 1), tree=s.parents),
     "eagle-2": lambda target, s: Eagle(_eagle_head(target, s, 1), s.depth, s.beam, s.budget),
@@ -69,7 +86,7 @@ METHODS: dict[str, Callable[[Transformer, Settings], Drafter]] = {
 }
 
 
-HEADS = ("medusa", "eagle-1", "eagle-2", "eagle-3")  # methods that need training
+HEADS = ("distilled", "medusa", "eagle-1", "eagle-2", "eagle-3")  # methods that need training
 
 
 def build(name: str, target: Transformer, settings: Settings = Settings()) -> Drafter | None:

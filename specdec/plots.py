@@ -149,3 +149,41 @@ def table_html(header: Sequence[object], rows: Sequence[Sequence[object]]) -> st
 
     body = "".join(line(row, "td") for row in rows)
     return f'<table class="table dataframe"><thead>{line(header, "th")}</thead><tbody>{body}</tbody></table>'
+
+
+# Okabe and Ito's other colours, for figures with many methods.
+MANY = (BLUE, ORANGE, GREEN, RED, PURPLE, "#56B4E9", "#F0E442", GREY, "#000000")
+
+
+def speedup_bars(ratios: Mapping[str, Mapping[str, tuple[float, float, float]]], ax: Axes | None = None) -> Axes:
+    """Bars of the speedup of each method on each workload, with whiskers from the lower to the upper quartile.
+
+    ratios: method → workload → (lower quartile, median, upper quartile). Below the dashed line speculation loses.
+    """
+    ax = ax or new_axes(width=11)
+    workloads = list(dict.fromkeys(name for own in ratios.values() for name in own))
+    width = 0.85 / len(ratios)
+    for i, (method, own) in enumerate(ratios.items()):
+        low, middle, high = np.array(list(own.values())).T
+        x = np.array([workloads.index(name) for name in own]) + (i - (len(ratios) - 1) / 2) * width
+        whiskers = {"ecolor": "#444444", "elinewidth": 0.8}
+        hatch = "///" if i >= len(MANY) else None
+        colour = MANY[i % len(MANY)]
+        ax.bar(x, middle, width, yerr=[middle - low, high - middle], label=method, color=colour, hatch=hatch, error_kw=whiskers)
+    ax.axhline(1, color=GREY, ls="--", lw=1)
+    ax.set_xticks(range(len(workloads)), workloads)
+    ax.set(ylabel="speed against plain decoding")
+    return ax
+
+
+def predicted_and_measured(points: Mapping[str, Sequence[tuple[float, float]]], ax: Axes | None = None) -> Axes:
+    """The speedup that the formula predicts against the one that was measured; on the dashed line they are equal."""
+    ax = ax or new_axes(width=4)
+    for i, (method, pairs) in enumerate(points.items()):
+        marker = "s" if i >= len(MANY) else "o"
+        ax.plot(*zip(*pairs, strict=True), marker, ms=5, color=MANY[i % len(MANY)], label=method)
+    values = [value for pairs in points.values() for pair in pairs for value in pair]
+    ends = [min(values) * 0.95, max(values) * 1.05]
+    ax.plot(ends, ends, color=GREY, ls="--", lw=1)
+    ax.set(xlabel="predicted speedup", ylabel="measured speedup")
+    return ax

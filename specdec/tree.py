@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from specdec.device import upload
+from specdec.device import on_host, upload
 
 Siblings = Literal["without_replacement", "iid"]
 
@@ -45,13 +45,15 @@ class TokenTree:
         self.tokens, parents = _whole("tokens", tokens), _whole("parents", parents)
         N = self.tokens.shape[-1] if self.tokens.dim() else -1
         if not parents.dim() or parents.shape[-1] != N:
-            raise ValueError(f"tokens and parents must both be (..., N), got {tuple(self.tokens.shape)} and {tuple(parents.shape)}")
+            raise ValueError(
+                f"tokens and parents must both be (..., N), got {tuple(self.tokens.shape)} and {tuple(parents.shape)}"
+            )
         if q is not None and (q.dim() < 2 or q.shape[-2] != N + 1):
             raise ValueError(f"q must be (..., N + 1, V) with N = {N}, got {tuple(q.shape)}")
         if siblings not in ("without_replacement", "iid"):
             raise ValueError(f"siblings must be 'without_replacement' or 'iid', got {siblings!r}")
         if parents.device.type == "cpu":
-            rows = parents.reshape(-1, N).tolist() if N else []
+            rows = (parents.flatten(0, -2).tolist() if parents.dim() > 1 else [parents.tolist()]) if N else []
             depth, branching = depth or _depth(rows), branching or _branching(rows)
         elif depth is None or branching is None:
             raise ValueError(f"parents on {parents.device} need depth and branching")
@@ -70,6 +72,7 @@ class TokenTree:
         return tree
 
     @classmethod
+    @cache
     def empty(cls, device: torch.device | str = "cpu") -> TokenTree:
         """No draft at all: the round is one step of plain decoding."""
         return cls.chain(torch.empty(0, dtype=torch.long, device=device))
@@ -114,6 +117,12 @@ class TokenTree:
     @cached_property
     def mask(self) -> Tensor:
         """(..., N, N) bool: row i may look at column j, true for i itself and its ancestors (2305.09781, section 4.2)."""
+        if not on_host(self.parents.device):
+            return self._mask_by_gathers()
+        rows = self.parents.flatten(0, -2).tolist() if self.parents.dim() > 1 else [self.parents.tolist()]
+        return torch.stack([ancestors(row) for row in rows]).view(*self.parents.shape, len(self))
+
+    def _mask_by_gathers(self) -> Tensor:
         itself = torch.eye(len(self), dtype=torch.bool, device=self.parents.device)
         parent, mask = self.parents.clamp_min(0).unsqueeze(-1), itself.expand(*self.parents.shape, -1)
         below = (self.parents >= 0).unsqueeze(-1)
@@ -143,6 +152,15 @@ class TokenTree:
         return path[::-1]
 
 
+def ancestors(parents: Sequence[int]) -> Tensor:
+    """`TokenTree.mask` of one tree whose parents are on the host."""
+    mask = np.eye(len(parents), dtype=bool)
+    for node, parent in enumerate(parents):
+        if parent >= 0:  # a node sees itself and all that its parent sees
+            mask[node, :node] = mask[parent, :node]
+    return torch.from_numpy(mask)
+
+
 def full_tree(branching: Sequence[int]) -> list[int]:
     """Parents of the tree in which every node of level i has branching[i] children, level by level.
 
@@ -167,6 +185,8 @@ def _stacked(rows: list[Tensor]) -> Tensor:
 
 def _whole(name: str, values: Tensor | Sequence[int]) -> Tensor:
     tensor = torch.as_tensor(values)
+    if tensor.dtype == torch.long:
+        return tensor
     if tensor.is_floating_point() and tensor.numel():
         raise ValueError(f"{name} must be whole numbers, got {tensor.dtype}")
     return tensor.long()
@@ -193,4 +213,4 @@ def _depth(rows: list[list[int]]) -> int:
 
 
 def _branching(rows: list[list[int]]) -> int:
-    return max((count for parents in rows for parent, count in Counter(parents).items() if parent >= -1), default=0)
+    return max((parents.count(parent) for parents in rows for parent in set(parents) if parent >= -1), default=0)

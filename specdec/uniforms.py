@@ -31,10 +31,12 @@ class Uniforms:
 
     def __init__(self, seed: int, request: int = 0):
         self.seed, self.request = int(seed), int(request)
+        self._bits = np.random.Philox(key=np.array([self.seed % 2**64, self.request % 2**64], dtype=np.uint64))
+        self._random, self._fresh = np.random.Generator(self._bits), self._bits.state
 
     def draw(self, purpose: Purpose, position: int, n: int) -> Tensor:
         """(n,) float64 on the CPU, the same whenever it is asked for; a shorter draw is a prefix of a longer one."""
-        key = np.array([self.seed % 2**64, self.request % 2**64], dtype=np.uint64)
         # Philox counts in the low word; position and purpose sit above anything that it can count to.
-        bits = np.random.Philox(key=key, counter=np.array([0, 0, position, purpose], dtype=np.uint64))
-        return torch.from_numpy(np.random.Generator(bits).random(n))
+        self._fresh["state"]["counter"][:] = 0, 0, position, purpose
+        self._bits.state = self._fresh
+        return torch.from_numpy(self._random.random(n))

@@ -5,6 +5,8 @@ p is the target, q the draft, K the number of drafted tokens. Every leading axis
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,7 +42,7 @@ def verify_chain(p: Tensor, q: Tensor | None, tokens: Tensor, u: Tensor) -> Verd
     Args:
         p: (..., K + 1, V) target distributions, row i the one that drafted token i was to be drawn from.
         q: (..., K, V) distributions that the tokens were drawn from; None if the tokens were not drawn at random (an n-gram, an
-            argmax): each is then a point mass, accepted with probability p_i(x).
+            argmax): each is then a point mass, accepted with probability p_i(x). So is the token of a row without mass.
         tokens: (..., K) int64 drafted ids.
         u: (..., K + 1) uniforms in [0, 1): K coins, then the next token by inverse CDF.
 
@@ -49,6 +51,7 @@ def verify_chain(p: Tensor, q: Tensor | None, tokens: Tensor, u: Tensor) -> Verd
     """
     K = tokens.shape[-1]
     _check(p, q, tokens, u, K)
+    q = None if q is None else _declared(q, tokens.unsqueeze(-1))
     drafted = tokens.unsqueeze(-1)  # (..., K, 1)
     p_drafted = p[..., :K, :].gather(-1, drafted).squeeze(-1)  # (..., K)
     q_drafted = torch.ones_like(p_drafted) if q is None else q.gather(-1, drafted).squeeze(-1)
@@ -73,8 +76,8 @@ def verify_block(p: Tensor, q: Tensor | None, tokens: Tensor, u: Tensor) -> Verd
     if K == 0:
         return Verdict(torch.zeros_like(u[..., 0], dtype=torch.long), inverse_cdf(p[..., 0, :], u[..., 0]))
     p = p if p.dtype == torch.float64 else p.float()  # s is a product of ratios
-    q = F.one_hot(tokens, p.shape[-1]).to(p.dtype) if q is None else q.to(p.dtype)
     drafted = tokens.unsqueeze(-1)
+    q = _declared(torch.zeros_like(p[..., :K, :]) if q is None else q.to(p.dtype), drafted)
     p_drafted, q_drafted = p[..., :K, :].gather(-1, drafted).squeeze(-1), q.gather(-1, drafted).squeeze(-1)
     survival = [torch.ones_like(p_drafted[..., 0])]
     for i in range(K):
@@ -139,6 +142,82 @@ def verify_tree(p: Tensor, tree: TokenTree, u: Tensor, siblings: Siblings | None
     return Verdict((path >= 0).sum(-1), inverse_cdf(left, u[..., N]), path)
 
 
+def walk(p: Callable[[int], Tensor], tree: TokenTree, coins: Sequence[float]) -> tuple[list[int], Tensor]:
+    """The rules of `verify_tree` as they are told, for one tree on the host: node by node, and at each its children in turn.
+
+    Args:
+        p: gives one row of the target's distributions (V,): p(0) at the root, p(i + 1) behind node i. It is asked for the rows on
+            the accepted path alone, each once.
+        tree: without batch axes.
+        coins: N uniforms.
+
+    Returns:
+        The ids of the accepted nodes, and what is left of p at the path's end (V,), not normalised: the next token is drawn from it.
+    """
+    tokens, children, path, at = tree.tokens.tolist(), _children(tree), [], -1
+    while True:
+        row, family = p(at + 1), children[at]
+        row = row if row.dtype == torch.float64 else row.float()
+        if tree.q is None:
+            accepted, left = _try_point_masses(row, [tokens[child] for child in family], [coins[child] for child in family])
+        else:
+            drawn = [(tree.tokens[child : child + 1], coins[child]) for child in family]
+            accepted, left = _try_drawn(row, tree.q[at + 1].to(row.dtype), drawn, tree.siblings == "iid")
+        if accepted is None:
+            return path, left
+        at = family[accepted]
+        path.append(at)
+
+
+def walk_greedily(best: Callable[[int], int], tree: TokenTree) -> tuple[list[int], int]:
+    """`walk` where p is one-hot, with no need of p: a child is accepted if it is the target's choice, and no coin matters.
+
+    best(row) is the token that has all of p(row). Returns the ids of the accepted nodes, and the next token.
+    """
+    tokens, children, path, at = tree.tokens.tolist(), _children(tree), [], -1
+    while True:
+        choice = best(at + 1)
+        at = next((child for child in children[at] if tokens[child] == choice), None)
+        if at is None:
+            return path, choice
+        path.append(at)
+
+
+def _children(tree: TokenTree) -> dict[int, list[int]]:
+    children = defaultdict(list)
+    for node, parent in enumerate(tree.parents.tolist()):
+        children[parent].append(node)
+    return children
+
+
+def _try_point_masses(p: Tensor, tokens: list[int], coins: list[float]) -> tuple[int | None, Tensor]:
+    """Which of the tokens is accepted, if any is, and what is left of p (V,) if none is."""
+    if not tokens:
+        return None, p
+    ids = torch.tensor(tokens)
+    tried: dict[int, float] = {}  # tokens that left p, and what they took with them
+    for child, (token, coin, chance) in enumerate(zip(tokens, coins, p[ids].tolist(), strict=True)):
+        chance = 0.0 if token in tried else chance
+        if coin * (1 - sum(tried.values())) < chance:
+            return child, p
+        tried.setdefault(token, chance)
+    left = p.index_fill(0, ids, 0)
+    return None, left if left.sum() > 0 else p
+
+
+def _try_drawn(p: Tensor, q: Tensor, drawn: list[tuple[Tensor, float]], iid: bool) -> tuple[int | None, Tensor]:
+    """The same for tokens (1,), each with its coin, that were drawn from q (V,)."""
+    left, proposal = p, q
+    for child, (x, coin) in enumerate(drawn):
+        declared = _declared(proposal, x)
+        if coin * float(declared[x]) < float(left[x]):
+            return child, left
+        left = residual(left, declared)
+        if not iid:
+            proposal = _without(proposal, x)
+    return None, left
+
+
 def _judge_point_masses(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
     """All nodes at once: after rejections, a child's chance is p(x) over what the siblings tried before it have left of p.
 
@@ -158,7 +237,9 @@ def _judge_point_masses(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor) 
     path = torch.where(path < N, path, -1)
     at = (on_path * (node + 1)).amax(-1) if N else torch.zeros(p.shape[:-2], dtype=torch.long, device=p.device)
     row = _row(p, at)
-    rejected = torch.where(parents == (at - 1).unsqueeze(-1), 0.0, torch.inf).to(p.dtype)  # 0 for the children that were tried there
+    rejected = torch.where(parents == (at - 1).unsqueeze(-1), 0.0, torch.inf).to(
+        p.dtype
+    )  # 0 for the children that were tried there
     left = row.scatter_reduce(-1, tree.tokens, rejected, "amin")
     return path, torch.where(left.sum(-1, keepdim=True) > 0, left, row)
 
@@ -176,8 +257,7 @@ def _judge_drawn(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor, iid: bo
             child = _row(families, at)[..., rank]
             there, node = child >= 0, child.clamp_min(0).unsqueeze(-1)
             x = tree.tokens.gather(-1, node)
-            empty = proposal.sum(-1, keepdim=True) == 0
-            declared = torch.where(empty, torch.zeros_like(proposal).scatter(-1, x, 1.0), proposal)
+            declared = _declared(proposal, x)
             below = (u.gather(-1, node) * declared.gather(-1, x) < left.gather(-1, x)).squeeze(-1)
             tried = there & (chosen < 0)
             if may_ask and not tried.any():
@@ -195,6 +275,14 @@ def _judge_drawn(p: Tensor, tree: TokenTree, parents: Tensor, u: Tensor, iid: bo
         at = torch.where(chosen >= 0, chosen + 1, at)
     walked = torch.stack(path, -1)[..., : tree.depth]
     return F.pad(walked, (0, tree.depth - walked.shape[-1]), value=-1), left
+
+
+def _declared(q: Tensor, x: Tensor) -> Tensor:
+    """What the tokens x (..., 1) were drawn from: q (..., V), or a point mass where q has none."""
+    empty = q.sum(-1, keepdim=True) == 0
+    if on_host(q.device) and not empty.any():
+        return q
+    return torch.where(empty, torch.zeros_like(q).scatter(-1, x, 1.0), q)
 
 
 def _without(q: Tensor, x: Tensor) -> Tensor:

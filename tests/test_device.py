@@ -12,9 +12,10 @@ from drafters_under_test import DRAFTERS
 from tiny import tiny_model
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from specdec import decoding, distributions, verification
-from specdec.decoding import Request, generate, judge, rounds
+from specdec import decoding, distributions, judging, verification
+from specdec.decoding import Request, generate, rounds
 from specdec.distributions import Sampling
+from specdec.judging import Decision, judge
 from specdec.tree import TokenTree, full_tree
 from specdec.uniforms import Uniforms
 
@@ -26,12 +27,12 @@ def half_accepted(verdict, tree):
     """Stands in for the one synchronisation: it knows shapes only, and decides that the first node is accepted where there is one."""
     B, N = tree.tokens.shape
     tokens = [1 + i % 3 for i in range(N)]
-    one = decoding._Decided(path=[0][:N], accepted=tokens[:1], next_token=2, tokens=tokens, parents=list(range(-1, N - 1)))
+    one = Decision(path=[0][:N], accepted=tokens[:1], next_token=2, tokens=tokens, parents=list(range(-1, N - 1)))
     return [one] * B
 
 
 def run_on_meta(name, sampling, batch, width, monkeypatch):
-    monkeypatch.setattr(decoding, "_to_host", half_accepted)
+    monkeypatch.setattr(judging, "_to_host", half_accepted)
     target = tiny_model(1, 11, layers=3).to("meta")
     drafter = DRAFTERS[name](target)
     cache = target.new_cache(LONGEST + max(drafter.max_nodes, width or 0), batch)
@@ -68,8 +69,9 @@ def test_negative_control_a_question_to_the_device_is_noticed(question, monkeypa
 def test_one_synchronisation_a_round(monkeypatch):
     """The loop turns tensors into numbers in `_to_host` alone, once a round."""
     calls = []
-    original = decoding._to_host
-    monkeypatch.setattr(decoding, "_to_host", lambda *arguments: calls.append(1) or original(*arguments))
+    original = judging._to_host
+    monkeypatch.setattr(judging, "on_host", lambda device: False)
+    monkeypatch.setattr(judging, "_to_host", lambda *arguments: calls.append(1) or original(*arguments))
     target = tiny_model(1, 11, layers=3)
     run = generate(target, PROMPT, DRAFTERS["draft tree"](target), max_new_tokens=20)
     assert len(calls) == run.stats.forwards
@@ -137,7 +139,7 @@ def test_on_a_gpu_the_text_is_that_of_the_cpu(name):
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_on_a_gpu_only_one_place_waits(name, monkeypatch):
     target = tiny_model(1, 11, layers=3).to("cuda")
-    drafter, original = DRAFTERS[name](target), decoding._to_host
+    drafter, original = DRAFTERS[name](target), judging._to_host
     generate(target, PROMPT, drafter, Sampling(0.7), 10)  # the first kernels of a process may wait
 
     def allowed(*arguments):
@@ -146,7 +148,7 @@ def test_on_a_gpu_only_one_place_waits(name, monkeypatch):
         torch.cuda.set_sync_debug_mode("error")
         return decided
 
-    monkeypatch.setattr(decoding, "_to_host", allowed)
+    monkeypatch.setattr(judging, "_to_host", allowed)
     steps = decoding.stream(target, PROMPT, drafter, Sampling(0.7), 30)
     torch.cuda.set_sync_debug_mode("error")
     try:

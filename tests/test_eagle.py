@@ -14,7 +14,7 @@ from specdec import decoding
 from specdec.config import Config
 from specdec.decoding import generate
 from specdec.distributions import Sampling
-from specdec.drafters import Eagle, EagleConfig, EagleHead
+from specdec.drafters import Eagle, EagleConfig, EagleHead, eagle
 from specdec.drafters.base import Outcome
 from specdec.drafters.eagle import _most_confident
 from specdec.drafters.eagle_head import fused_layers
@@ -190,10 +190,15 @@ def test_spread_puts_every_scored_token_in_its_place(heads):
 # Trees.
 
 
+@pytest.fixture(params=[True, False], ids=["in lists", "tensors"])
+def way(request, monkeypatch):
+    monkeypatch.setattr(eagle, "on_host", lambda device: request.param)
+
+
 @pytest.mark.parametrize("kind", HEADS)
 @pytest.mark.parametrize("name", DYNAMIC)
 @torch.inference_mode()
-def test_the_dynamic_tree_equals_a_recursive_reference(target, heads, kind, name):
+def test_the_dynamic_tree_equals_a_recursive_reference(target, heads, kind, name, way):
     """Tokens, parents and order of the kept nodes; tokens, parents and confidence of all that were drafted."""
     for text in (PROMPT, [4, 7], [9, 9, 0, 5, 3, 10, 6]):
         proposer, seen = proposer_after(Eagle(heads[kind], **TREES[name]), target, text), []
@@ -202,7 +207,7 @@ def test_the_dynamic_tree_equals_a_recursive_reference(target, heads, kind, name
         tree = proposer.propose(text, 10, Uniforms(0))
         options = TREES[name] | {"depth": min(TREES[name]["depth"], TREES[name]["budget"])}
         drafted, kept = slow_dynamic(heads[kind], target, text, **options)
-        tokens, parents, confidence, _ = seen
+        tokens, parents, confidence = *map(torch.as_tensor, seen[:2]), torch.as_tensor(seen[2], dtype=torch.float64)
         assert paths_of(tokens, parents) == [path for path, _ in drafted]
         torch.testing.assert_close(confidence, torch.tensor([c for _, c in drafted], dtype=torch.float64), rtol=0, atol=1e-11)
         assert paths_of(tree.tokens, tree.parents) == [path for path, _ in kept]
@@ -213,7 +218,7 @@ def test_the_dynamic_tree_equals_a_recursive_reference(target, heads, kind, name
 
 
 @torch.inference_mode()
-def test_every_budget_keeps_the_most_confident_nodes(target, heads):
+def test_every_budget_keeps_the_most_confident_nodes(target, heads, way):
     head = heads["version 1"]
     for budget in (1, 2, 3, 4, 6, 10, 15, 20, 21, 25):
         tree = proposer_after(Eagle(head, 3, 3, budget), target, PROMPT).propose(PROMPT, 10, Uniforms(0))

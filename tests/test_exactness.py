@@ -7,14 +7,28 @@ import torch
 from drafters_under_test import DRAFTERS
 from tiny import law_of_generate, law_of_round, probability_table, reference_law, tiny_model
 
-from specdec import decoding
+from specdec import judging
 from specdec.distributions import Sampling, inverse_cdf, residual
-from specdec.drafters import DraftModel, PromptLookup
+from specdec.drafters import DraftModel, PromptLookup, eagle
 from specdec.law import law_distance
-from specdec.verification import Verdict, verify_chain
+from specdec.verification import Verdict, verify_chain, walk, walk_greedily
 
 PROMPT, LENGTH = (0, 2, 0, 2, 1, 0), 3  # a prompt in which prompt lookup finds something
 SAMPLINGS = {"T=1": Sampling(), "T=0.7, top-p": Sampling(0.7, top_p=0.9), "T=0": Sampling(0), "top-k, min-p": Sampling(2, 2, None, 0.2)}
+
+
+WAYS = {"walk": True, "tensors": False}  # how a round is decided: as for one text on a CPU, and as on an accelerator
+
+
+@pytest.fixture(params=WAYS.values(), ids=WAYS)
+def way(request, monkeypatch):
+    take(request.param, monkeypatch)
+    return request.param
+
+
+def take(walk: bool, monkeypatch) -> None:
+    for module in (judging, eagle):
+        monkeypatch.setattr(module, "on_host", lambda device: walk)
 
 
 def table_of(model, sampling):
@@ -39,7 +53,7 @@ def measure(drafter_name: str, k: int, sampling: Sampling, edge: int, length: in
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 @pytest.mark.parametrize(("drafter", "k"), [("none", 0), ("draft-model", 0), ("draft-model", 1), ("draft-model", 2),
                                             ("truncated", 2), ("prompt-lookup", 2)])
-def test_generate_has_the_targets_joint_law(drafter, k, sampling):
+def test_generate_has_the_targets_joint_law(drafter, k, sampling, way):
     for edge in (0, 1):
         assert measure(drafter, k, sampling, edge) < 1e-12, f"{drafter} with K = {k} changes the target's distribution"
 
@@ -85,7 +99,8 @@ WRONG = {
 
 @pytest.mark.parametrize("rule", WRONG.values(), ids=WRONG)
 def test_negative_control_wrong_rules_change_the_law(rule, monkeypatch):
-    monkeypatch.setattr(decoding, "verify_chain", rule)
+    take(WAYS["tensors"], monkeypatch)
+    monkeypatch.setattr(judging, "verify_chain", rule)
     # Two tokens: a first one, then a bonus or a second round. Both edges: a threshold too low shows only at the upper one.
     distance = max(measure("draft-model", 1, SAMPLINGS["T=1"], edge, length=2) for edge in (0, 1))
     assert distance > 1e-3, "the exactness test cannot tell this wrong rule from the right one"
@@ -115,9 +130,10 @@ def test_negative_control_a_draft_that_declares_another_q(monkeypatch):
 
 def test_the_wrong_rule_builder_is_right_with_the_right_parts(monkeypatch):
     """The controls fail because of the part that was exchanged, not because of how they are built."""
-    monkeypatch.setattr(decoding, "verify_chain", wrong_rule(right))
+    take(WAYS["tensors"], monkeypatch)
+    monkeypatch.setattr(judging, "verify_chain", wrong_rule(right))
     assert measure("draft-model", 2, SAMPLINGS["T=1"], 0) < 1e-12
-    monkeypatch.setattr(decoding, "verify_chain", verify_chain)
+    monkeypatch.setattr(judging, "verify_chain", verify_chain)
     assert measure("draft-model", 2, SAMPLINGS["T=1"], 0) < 1e-12
 
 
@@ -134,18 +150,24 @@ def distance(name, sampling, history, edge):
 
 @pytest.mark.parametrize("sampling", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("name", DRAFTERS)
-def test_a_round_of_every_drafter_has_the_targets_law(name, sampling):
+def test_a_round_of_every_drafter_has_the_targets_law(name, sampling, way):
     for edge in (0, 1):
         assert distance(name, sampling, history=2, edge=edge) < 1e-12, f"{name} changes the target's distribution"
 
 
 def accepts_everything(verify):
     """A rule that accepts whatever was drafted first."""
+    if verify is walk:
+        return lambda p, *rest: walk(lambda row: torch.full_like(p(row), 1.0), *rest)
+    if verify is walk_greedily:
+        return lambda best, tree: walk_greedily(lambda row: (tree.tokens[tree.parents == row - 1].tolist() or [0])[0], tree)
     return lambda p, *rest: verify(torch.full_like(p, 1.0), *rest)
 
 
 def forgets_the_rejected(verify):
     """A rule that draws the next token from p itself where it rejected something."""
+    if verify is walk:
+        return lambda p, *rest: (path := walk(p, *rest)[0], p(path[-1] + 1 if path else 0))
 
     def wrong(p, *rest):
         verdict = verify(p, *rest)
@@ -166,11 +188,14 @@ CONTROLS = [(sampling, wrong) for sampling in METHODS for wrong in (accepts_ever
 CONTROLS.remove(("T=0", forgets_the_rejected))
 
 
+RULES = ("walk", "walk_greedily", "verify_chain", "verify_tree")
+
+
 @pytest.mark.parametrize(("sampling", "wrong"), CONTROLS)
 @pytest.mark.parametrize("name", [name for name in DRAFTERS if name != "itself"])
-def test_negative_control_a_wrong_rule_changes_the_law_of_every_drafter(name, sampling, wrong, monkeypatch):
-    for rule in ("verify_chain", "verify_tree"):
-        monkeypatch.setattr(decoding, rule, wrong(getattr(decoding, rule)))
+def test_negative_control_a_wrong_rule_changes_the_law_of_every_drafter(name, sampling, wrong, way, monkeypatch):
+    for rule in RULES:
+        monkeypatch.setattr(judging, rule, wrong(getattr(judging, rule)))
     # Behind some texts the wrong rule is right by accident; behind one of these it shows.
     shown = any(distance(name, METHODS[sampling], history, edge) > 1e-3 for history in range(6) for edge in (0, 1))
     assert shown, "the exactness test cannot tell this wrong rule from the right one"

@@ -11,7 +11,16 @@ from specdec.decoding import generate
 from specdec.drafters import DraftModel, Eagle, EagleHead, Medusa, MedusaHeads
 from specdec.models.attention import view
 from specdec.models.transformer import random_model
-from specdec.training.losses import distillation_loss, eagle1_loss, eagle3_loss, medusa_loss, rollout
+from specdec.training import losses
+from specdec.training.losses import (
+    distillation_loss,
+    eagle1_loss,
+    eagle3_loss,
+    medusa_loss,
+    rollout,
+    scored_loss,
+    training_time_test,
+)
 from specdec.tree import full_tree
 
 SOME = [1, 3, 4, 5, 8, 9]
@@ -55,6 +64,103 @@ def test_distillation_is_the_mean_kl():
     distillation_loss(p_logits, q_logits).backward()
     assert p_logits.grad is None
     assert q_logits.grad.abs().sum() > 0
+
+
+def test_the_overlap_loss_is_the_chance_of_a_rejection():
+    generator = torch.Generator().manual_seed(0)
+    p_logits, q_logits = (torch.randn(2, 3, 5, dtype=DOUBLE, generator=generator) for _ in range(2))
+    total = sum(
+        1 - sum(map(min, softmax(p_logits[b, t].tolist()), softmax(q_logits[b, t].tolist())))
+        for b in range(2)
+        for t in range(3)
+    )
+    assert float(distillation_loss(p_logits, q_logits, kind="overlap")) == pytest.approx(total / 6, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["kl", "overlap"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_loss_in_pieces_equals_the_plain_one(monkeypatch, kind, masked):
+    """Value and both gradients, with pieces that do not divide the rows; p need not add up to 1."""
+    monkeypatch.setattr(losses, "CHUNK", 4)
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(shape, dtype=DOUBLE, generator=generator).requires_grad_() for shape in ((2, 5, 6), (9, 6)))
+    p = torch.rand(2, 5, 9, dtype=DOUBLE, generator=generator) / 6
+    mask = torch.rand(2, 5, generator=generator) < 0.7 if masked else None
+    assert not masked or 0 < int(mask.sum()) < 10
+    log_q = (x @ weight.T).log_softmax(-1)
+    rows = -(p * log_q).sum(-1) if kind == "kl" else 1 - torch.minimum(p, log_q.exp()).sum(-1)
+    plain = rows.mean() if mask is None else rows[mask].mean()
+    fast = scored_loss(x, weight, p, mask, kind)
+    torch.testing.assert_close(fast, plain, rtol=1e-12, atol=1e-12)
+    for a, b in zip(torch.autograd.grad(3 * fast, (x, weight)), torch.autograd.grad(3 * plain, (x, weight)), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12, msg="the gradient in pieces is not that of the plain loss")
+
+
+def padded(texts, lengths):
+    """Texts cut to these lengths, with noise behind them, and the mask."""
+    mask = torch.arange(texts.shape[1] + 2) < torch.tensor(lengths)[:, None]
+    noise = torch.randint(0, 11, mask.shape, generator=torch.Generator().manual_seed(9))
+    return torch.where(mask, torch.cat([texts, texts[:, :2]], dim=-1), noise), mask
+
+
+def per_row(loss, counts):
+    """The mean over a batch out of the means of its rows, each on its own text."""
+    return sum(n * float(loss(row)) for row, n in enumerate(counts)) / sum(counts)
+
+
+LENGTHS = [7, 5]
+
+
+@torch.no_grad()
+def test_padding_counts_in_no_loss(target, texts):
+    """A padded batch against its texts one by one, unpadded and without a mask."""
+    tokens, mask = padded(texts, LENGTHS)
+    alone = [text[None, :n] for text, n in zip(texts, LENGTHS, strict=True)]
+    whole, single = score(target, tokens), [score(target, text) for text in alone]
+    other = target.truncated(1)
+    assert float(distillation_loss(whole.logits, score(other, tokens).logits, mask)) == pytest.approx(
+        per_row(lambda row: distillation_loss(single[row].logits, score(other, alone[row]).logits), LENGTHS)
+    )
+    heads = MedusaHeads.random(target, heads=1, seed=1)
+    assert float(medusa_loss(heads(target, whole.hidden), tokens, mask=mask)) == pytest.approx(
+        per_row(lambda row: medusa_loss(heads(target, single[row].hidden), alone[row]), [n - 2 for n in LENGTHS])
+    )
+    head = EagleHead.random(target, 1, seed=2)
+    assert float(eagle1_loss(head, target, tokens, whole.hidden, mask=mask)) == pytest.approx(
+        per_row(lambda row: eagle1_loss(head, target, alone[row], single[row].hidden), [n - 1 for n in LENGTHS])
+    )
+    for kind in ("kl", "overlap"):
+        assert_padding_is_free_in_eagle3(target, tokens, mask, alone, kind)
+
+
+def assert_padding_is_free_in_eagle3(target, tokens, mask, alone, kind):
+    head, steps = EagleHead.random(target, 3, ids=SOME, seed=2), 3
+
+    def terms(tokens, mask=None):
+        """The loss of each step alone: what one step more adds."""
+        output = score(target, tokens, head.config.layers)
+        p = output.logits.softmax(-1)[..., head.ids]
+        sums = [0.0] + [
+            float(training_time_test(head, target, tokens, output.layers, p, n, 0.8, mask, kind)) for n in range(1, steps + 1)
+        ]
+        return [after - before for before, after in zip(sums, sums[1:])]
+
+    single, whole = [terms(text) for text in alone], terms(tokens, mask)
+    for step in range(steps):
+        counts = [n - 1 - step for n in LENGTHS]
+        assert whole[step] == pytest.approx(per_row(lambda row, step=step: single[row][step], counts), rel=1e-6)
+
+
+def test_eagle1_with_a_part_of_the_head(target, texts):
+    """All rows are the whole head; some rows are the target renormalised over them. A packed head is then no obstacle."""
+    head, hidden = EagleHead.random(target, version=1, seed=2), score(target, texts).hidden
+    whole = eagle1_loss(head, target, texts, hidden)
+    torch.testing.assert_close(eagle1_loss(head, target, texts, hidden, rows=target.head.weight), whole)
+    rows = target.head.weight[SOME]
+    ((own, _),) = rollout(head, target, texts, hidden, 1)
+    p, log_q = (hidden[:, 1:] @ rows.T).softmax(-1), (own @ rows.T).log_softmax(-1)
+    wanted = torch.nn.functional.smooth_l1_loss(own, hidden[:, 1:]) - 0.1 * (p * log_q).sum(-1).mean()
+    torch.testing.assert_close(eagle1_loss(head, target, texts, hidden, rows=rows), wanted)
 
 
 @pytest.mark.parametrize("K", [1, 3])

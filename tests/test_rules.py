@@ -1,6 +1,7 @@
 """Every acceptance rule by itself, exactly: draft from tables, let the real code judge, continue with plain target sampling. The joint
 law of the text must be the target's, for uniforms at both edges of every interval that a right rule tells apart."""
 
+from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -8,9 +9,12 @@ import pytest
 import torch
 
 from specdec import verification
+from specdec.distributions import Sampling, greedy_choice, inverse_cdf
 from specdec.law import law, law_distance
-from specdec.tree import TokenTree
-from specdec.verification import verify_block, verify_chain, verify_tree
+from specdec.tree import TokenTree, full_tree
+from specdec.verification import verify_block, verify_chain, verify_tree, walk, walk_greedily
+
+F64 = torch.float64
 
 
 def table(seed: int, V: int):
@@ -389,3 +393,68 @@ def test_tree_shapes_are_named():
         verify_tree(torch.rand(2, 4), tree, torch.rand(3))
     with pytest.raises(ValueError, match="siblings must be"):
         verify_tree(torch.rand(3, 4), tree, torch.rand(3), "top-k")
+
+
+# The walk of one tree on the host is the twin of the rules on tensors.
+
+
+@pytest.mark.parametrize("kind", ["without_replacement", "iid", "point masses", "some empty"])
+@pytest.mark.parametrize("shape", [[1, 1, 1], [2, 2, 1], [3, 2], [4]], ids=str)
+def test_the_walk_equals_the_rules_on_tensors(kind, shape):
+    generator, V = torch.Generator().manual_seed(len(shape)), 5
+    parents, counts = full_tree(shape), Counter()
+    N = len(parents)
+    for _ in range(200):
+        p, q = ((torch.randn(N + 1, V, generator=generator, dtype=F64) * 2).softmax(-1) for _ in range(2))
+        if kind == "some empty":
+            q[torch.rand(N + 1, generator=generator) < 0.5] = 0
+        tokens, u = torch.randint(0, V, (N,), generator=generator), torch.rand(N + 1, generator=generator, dtype=F64)
+        tree = TokenTree(tokens, parents, None if kind == "point masses" else q, "iid" if kind == "iid" else "without_replacement")
+        path, left = walk(p.__getitem__, tree, u[:-1].tolist())
+        verdict = verify_tree(p, tree, u)
+        assert path == verdict.path[: int(verdict.count)].tolist()
+        assert int(inverse_cdf(left, u[-1])) == int(verdict.next_token)
+        if set(shape) == {1}:
+            assert len(path) == int(verify_chain(p, None if tree.q is None else q[:N], tokens, u).count)
+        counts[len(path)] += 1
+    assert len(counts) > 1, f"the coins must decide both ways, every path was {counts} long"
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+@pytest.mark.parametrize("shape", [[], [1, 1, 1], [2, 2, 1], [3, 2], [4]], ids=str)
+def test_the_greedy_walk_is_the_walk_with_one_hot_p(drawn, shape):
+    generator, V, parents, counts = torch.Generator().manual_seed(len(shape)), 4, full_tree(shape), Counter()
+    for _ in range(100):
+        logits = torch.randn(len(parents) + 1, V, generator=generator, dtype=F64)
+        tokens, u = torch.randint(0, V, (len(parents),), generator=generator), torch.rand(len(parents) + 1, generator=generator)
+        tree = TokenTree(tokens, parents, logits.softmax(-1) if drawn else None)
+        path, left = walk(lambda row, logits=logits: Sampling(0).probabilities(logits[row]), tree, u[:-1].tolist())
+        assert walk_greedily(lambda row, logits=logits: greedy_choice(logits[row]), tree) == (path, int(inverse_cdf(left, u[-1])))
+        counts[len(path)] += 1
+    assert len(counts) > 1 or not shape
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
+def test_where_no_number_is_largest_nothing_is_chosen(wrong):
+    logits = torch.tensor([0.0, 1.0, -torch.inf])
+    assert greedy_choice(logits) == 1
+    logits[0] = wrong
+    assert greedy_choice(logits) == 3
+    assert greedy_choice(torch.full((3,), -torch.inf)) == 3
+
+
+def test_the_walk_asks_for_the_rows_on_its_path_alone():
+    p, asked = torch.full((8, 3), 1 / 3), []
+    tree = TokenTree([0, 1, 0, 1, 0, 1, 2], [-1, -1, 0, 0, 1, 1, 5])
+    path, _ = walk(lambda row: asked.append(row) or p[row], tree, [0.9, 0.1, 0.9, 0.9, 0.9, 0.1, 0.9])
+    assert path == [1, 5]
+    assert asked == [0, 2, 6]
+
+
+@pytest.mark.parametrize("where", ["p", "q"])
+def test_the_walk_rejects_what_is_no_number(where):
+    p, q = torch.full((2, 3), 1 / 3), torch.full((2, 3), 1 / 3)
+    (p if where == "p" else q).fill_(torch.nan)
+    path, left = walk(p.__getitem__, TokenTree([0], [-1], q), [0.0])
+    assert path == []
+    assert int(inverse_cdf(left, torch.tensor(0.5))) == (3 if where == "p" else 1), "a NaN of the target chooses no token"

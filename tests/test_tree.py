@@ -19,6 +19,7 @@ def test_mask_depths_and_paths_against_brute_force(seed):
             ancestors.append(node)
             node = parents[node]
         assert tree.mask[i].nonzero().flatten().tolist() == sorted(ancestors)
+        assert tree._mask_by_gathers()[i].nonzero().flatten().tolist() == sorted(ancestors)  # as on an accelerator
         assert tree.depths[i] == len(ancestors)
         assert tree.path_to(i) == ancestors[::-1]
     assert sorted(path[-1] for path in tree.paths) == [i for i in range(12) if i not in parents]

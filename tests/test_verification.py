@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from specdec.distributions import Sampling
-from specdec.verification import verify_chain
+from specdec.verification import verify_block, verify_chain
 
 F64 = torch.float64
 
@@ -126,3 +126,15 @@ def test_equal_p_and_q_accept_everything():
 def test_shapes_are_named(p, q, u, named):
     with pytest.raises(ValueError, match=named):
         verify_chain(torch.rand(p), torch.rand(q), torch.zeros(2, dtype=torch.long), torch.rand(u))
+
+
+@pytest.mark.parametrize("rule", [verify_chain, verify_block])
+def test_a_token_of_a_row_without_mass_is_a_point_mass(rule):
+    generator = torch.Generator().manual_seed(0)
+    p, q = (torch.randn(50, n, 4, generator=generator, dtype=F64).softmax(-1) for n in (4, 3))
+    tokens, u = torch.randint(0, 4, (50, 3), generator=generator), torch.rand(50, 4, generator=generator, dtype=F64)
+    q[:, 1], one_hot = 0, q.clone()
+    one_hot[:, 1] = torch.nn.functional.one_hot(tokens[:, 1], 4)
+    found, expected = rule(p, q, tokens, u), rule(p, one_hot, tokens, u)
+    assert torch.equal(found.count, expected.count)
+    assert torch.equal(found.next_token, expected.next_token)

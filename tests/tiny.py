@@ -74,6 +74,7 @@ class EnumeratedUniforms:
         self.choose, self.committed, self.p, self.q, self.edge = choose, committed, p, q, edge
         self.parents, self.siblings = list(parents), siblings
         self.tokens: list[int] = []
+        self.left = None  # of p, once the coins of a tree have decided
 
     def draw(self, purpose: Purpose, position: int, n: int) -> torch.Tensor:
         assert position == len(self.committed), "a round must key its draws by the number of committed tokens"
@@ -137,7 +138,8 @@ class EnumeratedUniforms:
                 return coins
 
     def _next(self, n: int) -> list[float]:
-        return [self._category(self.left)[1]]
+        left, self.left = self.left, None
+        return [self._category(self.p(tuple(self.committed)) if left is None else left)[1]]
 
 
 class Recorded:

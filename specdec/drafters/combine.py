@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -13,7 +14,7 @@ from torch import Tensor
 from specdec.device import on_host
 from specdec.distributions import Sampling
 from specdec.drafters.base import Drafter, Outcome, Proposer
-from specdec.drafters.merging import match_paths, point_masses, renamed, without
+from specdec.drafters.merging import match_paths, renamed
 from specdec.models.transformer import Transformer
 from specdec.tree import TokenTree
 from specdec.uniforms import Purpose, Uniforms
@@ -118,18 +119,37 @@ class Joint:
 def join(first: TokenTree, second: TokenTree) -> Joint:
     """Merges the second tree into the first; both without batch axes, on one device. Nothing is copied to the host."""
     n = len(first)
+    if on_host(first.tokens.device):
+        return _join_lists(first, second)
     tokens = torch.cat([first.tokens, second.tokens])
     lowered = torch.where(second.parents < -1, second.parents - n, second.parents)
     parents = torch.cat([first.parents, torch.where(lowered >= 0, lowered + n, lowered)])
     match = match_paths(torch.cat([_keys(first), _keys(second)]), parents, min(first.depth, second.depth))
     matched = match != torch.arange(len(tokens), device=tokens.device)
     parents = torch.where(matched, -2 - match, renamed(parents, match))
-    names, kept, proposed = match, None, (tokens, parents)
-    if on_host(tokens.device):
-        *proposed, places = without(matched, tokens, parents)
-        names, kept = places[match], (~matched).nonzero().squeeze(-1)
-    tree = point_masses(*proposed, max(first.depth, second.depth), first.branching + second.branching)
-    return Joint(tree, n, F.pad(names[n:] + 1, (1, 0)), tokens, parents, kept)
+    tree = TokenTree(tokens, parents, depth=max(first.depth, second.depth), branching=first.branching + second.branching)
+    return Joint(tree, n, F.pad(match[n:] + 1, (1, 0)), tokens, parents, None)
+
+
+def _join_lists(first: TokenTree, second: TokenTree) -> Joint:
+    """The same where tokens may be read. What matches is left out of the tree: it would cost the target time."""
+    n, tokens = len(first), first.tokens.tolist() + second.tokens.tolist()
+    lowered = [parent + n if parent >= 0 else parent - n if parent < -1 else -1 for parent in second.parents.tolist()]
+    earliest: dict[
+        tuple, int
+    ] = {}  # a node by its parent, its token, and how many siblings before it in its tree have that token
+    match, parents, twins = [], [], Counter()
+    for node, (token, parent) in enumerate(zip(tokens, first.parents.tolist() + lowered, strict=True)):
+        above, sibling = match[parent] if parent >= 0 else parent, (node < n, parent, token)
+        match.append(earliest.setdefault((above, token, twins[sibling]), node) if parent >= -1 else node)
+        parents.append(above if match[node] == node else -2 - match[node])
+        twins[sibling] += 1
+    kept = [node for node, earlier in enumerate(match) if node == earlier]
+    place = {node: i for i, node in enumerate(kept)}
+    chosen = torch.tensor([tokens[node] for node in kept], dtype=torch.long)
+    tree = TokenTree(chosen, [place.get(parents[node], parents[node]) for node in kept])
+    rows = torch.tensor([0, *(place[earlier] + 1 for earlier in match[n:])])
+    return Joint(tree, n, rows, *(torch.tensor(ids, dtype=torch.long) for ids in (tokens, parents, kept)))
 
 
 def _keys(tree: TokenTree) -> Tensor:

@@ -12,10 +12,10 @@ from torch import Tensor
 from specdec.device import upload
 from specdec.distributions import Sampling
 from specdec.drafters.base import Outcome
-from specdec.drafters.growing import Level, Shape, grow
+from specdec.drafters.growing import Level, Shape, draft_uniforms, grow
 from specdec.models.transformer import Transformer
 from specdec.tree import Siblings, TokenTree
-from specdec.uniforms import Purpose, Uniforms
+from specdec.uniforms import Uniforms
 
 
 @dataclass(frozen=True)
@@ -80,15 +80,15 @@ class _Proposer:
         self.root = len(committed)
         # What the cache lacks: the newest token, and after a full acceptance the last drafted one too.
         new = upload([committed[self.cache.length :]], self.model.device)
-        u = upload(uniforms.draw(Purpose.DRAFT, len(committed), len(shape)), self.model.device)
+        u = draft_uniforms(uniforms, len(committed), len(shape), self.sampling, self.model.device)
         logits = self.model(new, self.cache, rows=1).logits[0]
         return grow(shape, logits, self._advance, self.sampling, u, self.drafter.siblings)
 
-    def _advance(self, tokens: Tensor, tree: TokenTree, level: Level) -> Tensor:
-        if tree.is_chain:
+    def _advance(self, tokens: Tensor, level: Level) -> Tensor:
+        if self.drafter.shape.is_chain:
             return self.model(tokens[None], self.cache).logits[0]
-        positions = self.root - 1 + tree.depths[level.start :]
-        return self.model(tokens[None], self.cache, positions, tree.mask[level.start :]).logits[0]
+        positions = torch.full_like(tokens, self.root - 1 + level.depth)
+        return self.model(tokens[None], self.cache, positions, upload(level.mask, tokens.device)).logits[0]
 
     def observe(self, outcome: Outcome) -> None:
         """The cache keeps the accepted drafts that were run through the model; the last level never was."""

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from specdec.device import upload
+from specdec.device import on_host, upload
 from specdec.distributions import Sampling
 from specdec.drafters.base import Outcome
 from specdec.drafters.eagle_head import EagleHead
-from specdec.drafters.growing import Level, Shape, grow
+from specdec.drafters.growing import Level, Shape, draft_uniforms, grow
 from specdec.models.attention import view
 from specdec.models.transformer import Transformer
 from specdec.tree import TokenTree
-from specdec.uniforms import Purpose, Uniforms
+from specdec.uniforms import Uniforms
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,9 @@ class Eagle:
         context = min(self.head.config.target.max_length, target.config.max_length)
         if max_length > context:
             raise ValueError(f"the request may reach {max_length} tokens and the head's context ends at {context}")
-        kind = _Dynamic if self.shape is None else _Static
+        if self.shape is not None:
+            return _Static(self, target, sampling, max_length)
+        kind = _DynamicOnHost if on_host(target.device) else _Dynamic
         return kind(self, target, sampling, max_length)
 
 
@@ -128,7 +130,7 @@ class _Proposer(ABC):
         """Runs the pairs of the tokens that were committed since the last tree."""
         if not self.pending:
             return
-        features, start = torch.cat(self.pending), self.cache.length
+        features, start = torch.cat(self.pending) if len(self.pending) > 1 else self.pending[0], self.cache.length
         self.pending = []
         tokens = upload(committed[start + 1 :], self.target.device)
         self.root = self._run(tokens, features, None, slice(start, start + len(features)))[-1:]
@@ -153,12 +155,12 @@ class _Static(_Proposer):
         shape = self.drafter.shape.cut(limit)
         if not len(shape):
             return TokenTree.empty(self.target.device)
-        u = upload(uniforms.draw(Purpose.DRAFT, n, len(shape)), self.target.device)
+        u = draft_uniforms(uniforms, n, len(shape), self.sampling, self.target.device)
         self.above = self.root  # (nodes, D): the head's features behind the level that is being expanded
 
-        def advance(tokens: Tensor, tree: TokenTree, level: Level) -> Tensor:
-            features = self.above[upload(level.parents, self.target.device)]
-            self.above = self._run(tokens, features, tree.mask[level.start :], _at(n - 2 + tree.depth))
+        def advance(tokens: Tensor, level: Level) -> Tensor:
+            features, mask = self.above[upload(level.parents, self.target.device)], upload(level.mask, self.target.device)
+            self.above = self._run(tokens, features, mask, _at(n - 2 + level.depth))
             return self._logits(self.above)
 
         return grow(shape, self._logits(self.root), advance, self.sampling, u)
@@ -195,9 +197,8 @@ class _Dynamic(_Proposer):
     def _children(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """The top_k most probable children of each node: log-probabilities at temperature 1, and the target's ids."""
         logits = self.head.logits(self.target, features)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        largest, best = logits.topk(self.drafter.top_k)
-        return largest - logits.logsumexp(-1, keepdim=True), self.head.target_ids(best)
+        chance, best = logits.log_softmax(-1, torch.promote_types(logits.dtype, torch.float32)).topk(self.drafter.top_k)
+        return chance, self.head.target_ids(best)
 
     def _keep(self, tokens: Tensor, parents: Tensor, confidence: Tensor, depth: int) -> TokenTree:
         """The tree of the most confident nodes. With a node its ancestors stay: a parent is at least as confident and comes first."""
@@ -207,6 +208,40 @@ class _Dynamic(_Proposer):
             return TokenTree.chain(tokens)
         parents = torch.where(parents < 0, -1, torch.searchsorted(kept, parents))
         return TokenTree(tokens, parents, depth=depth, branching=self.drafter.top_k)
+
+
+class _DynamicOnHost(_Dynamic):
+    """The same tree where every number may be looked at: node by node, in lists."""
+
+    def _draft(self, n: int, limit: int, uniforms: Uniforms) -> TokenTree:
+        K, levels = self.drafter.top_k, min(self.drafter.levels, limit)
+        features, expanded, seen = self.root, [-1], [[]]  # (nodes, D), the nodes, and whom of all that were expanded each sees
+        tokens, parents, confidence = [], [], []
+        for level in range(levels):
+            first = len(tokens)
+            for node, chances, ids in zip(expanded, *(x.tolist() for x in self._children(features)), strict=True):
+                tokens += ids
+                parents += [node] * K
+                confidence += [chance + (confidence[node] if level else 0.0) for chance in chances]
+            if level + 1 == levels:
+                break
+            chosen = sorted(range(first, len(tokens)), key=lambda node: -confidence[node])[:K]
+            above = [expanded.index(parents[node]) for node in chosen]
+            seen = [seen[parent] + [i == j for j in range(K)] for i, parent in enumerate(above)]
+            features = features.index_select(0, torch.tensor(above))
+            features = self._run(
+                torch.tensor([tokens[node] for node in chosen]), features, torch.tensor(seen), _at(n - 1 + level)
+            )
+            expanded = chosen
+        return self._keep(tokens, parents, confidence, levels)
+
+    def _keep(self, tokens: list[int], parents: list[int], confidence: list[float], depth: int) -> TokenTree:
+        kept = sorted(sorted(range(len(tokens)), key=lambda node: -confidence[node])[: self.drafter.budget])
+        names = {node: name for name, node in enumerate(kept)}
+        chosen = torch.tensor([tokens[node] for node in kept])
+        if self.drafter.top_k == 1:
+            return TokenTree.chain(chosen)
+        return TokenTree(chosen, [names.get(parents[node], -1) for node in kept])
 
 
 def _most_confident(confidence: Tensor, n: int) -> Tensor:

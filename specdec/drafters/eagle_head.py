@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from specdec.cache import KVCache
 from specdec.config import Config
 from specdec.drafters.heads import DraftHead, check_made_for, randomise
+from specdec.drafters.shared_head import SharedRows, check_ids
 from specdec.models.attention import View
 from specdec.models.linear import Linear
 from specdec.models.transformer import Attention, FeedForward, Layer, Transformer
@@ -28,6 +29,7 @@ class EagleConfig:
     target: of the model it drafts for; the head's own layer has that shape too.
     layers: version 3: the layers of the target whose outputs it reads, from 0, from low to high. Version 1 reads `Output.hidden`.
     draft_vocab: version 3: how many tokens it scores. Version 1 scores all of them, with the target's LM head.
+    own_head: version 3: whether its LM head is its own, or the target's rows of the tokens it scores: frozen, and not stored.
 
     Raises:
         ValueError: if a version has what it should not have or lacks what it needs, or a number is out of range.
@@ -37,12 +39,15 @@ class EagleConfig:
     target: Config
     layers: tuple[int, ...] = ()
     draft_vocab: int | None = None
+    own_head: bool = True
 
     def __post_init__(self) -> None:
         if self.version not in (1, 3):
             raise ValueError(f"version must be 1 or 3 (EAGLE-2 has the head of version 1), got {self.version}")
         if self.version == 1 and (self.layers or self.draft_vocab is not None):
             raise ValueError(f"version 1 takes no layers and no draft_vocab, got {self.layers} and {self.draft_vocab}")
+        if self.version == 1 and not self.own_head:
+            raise ValueError("own_head = False is for version 3; version 1 always scores with the target's LM head")
         if self.version == 3:
             n, V = self.target.layers, self.target.vocab_size
             if not self.layers or not all(0 <= layer < n for layer in self.layers):
@@ -99,7 +104,8 @@ class EagleHead(DraftHead):
     """The drafting layer, with what stands before and behind it. The token embedding is the target's, frozen and not stored.
 
     Version 1: the feature is the target's `Output.hidden`, and the target's LM head scores the layer's output.
-    Version 3: the feature is a linear map of several inner layers' outputs, and an LM head of its own scores a part of the vocabulary.
+    Version 3: the feature is a linear map of several inner layers' outputs, and an LM head of its own scores a part of the vocabulary;
+    or the target's LM head does (own_head = False), once `share` has named the target. `random` and `load` do that.
     In both the layer's output takes the place of the feature where the target's is not known yet.
 
     Args:
@@ -122,7 +128,7 @@ class EagleHead(DraftHead):
         self.fuse = Linear(len(config.layers) * D, D)
         self.body = PairedLayer(one)
         self.norm = nn.RMSNorm(D, config.target.norm_eps)
-        self.head = Linear(D, config.scored)
+        self.head = Linear(D, config.scored) if config.own_head else SharedRows(config.scored, D)
         self.register_buffer("ids", torch.arange(config.scored) if ids is None else torch.as_tensor(ids).long().clone())
         if ids is not None:
             self.check_ids()
@@ -130,7 +136,7 @@ class EagleHead(DraftHead):
     @classmethod
     def random(
         cls, target: Transformer, version: int = 3, layers: Sequence[int] | None = None, ids: Sequence[int] | Tensor | None = None,
-        seed: int = 0, scale: float = 1.0,
+        seed: int = 0, scale: float = 1.0, own_head: bool = True,
     ) -> EagleHead:  # fmt: skip
         """A head that knows nothing, to test or to train; in the target's dtype and on its device.
 
@@ -139,12 +145,22 @@ class EagleHead(DraftHead):
         if version == 3:
             layers = fused_layers(target.config.layers) if layers is None else layers
             scored = target.config.vocab_size if ids is None else len(ids)
-            config = EagleConfig(3, target.config, tuple(layers), scored)
+            config = EagleConfig(3, target.config, tuple(layers), scored, own_head)
         else:
-            config = EagleConfig(version, target.config, tuple(layers or ()))
+            config = EagleConfig(version, target.config, tuple(layers or ()), own_head=own_head)
         head = cls(config, ids)
         randomise(head, seed, scale)
-        return head.to(target.device, target.dtype).eval()
+        return head.share(target).to(target.device, target.dtype).eval()
+
+    @classmethod
+    def _from_file(cls, about: dict[str, str], state: dict[str, Tensor], target: Transformer) -> EagleHead:
+        return super()._from_file(about, state, target).share(target)
+
+    def share(self, target: Transformer) -> EagleHead:
+        """Takes from the target what the head has in common with it and does not store: the rows of the LM head, if they are."""
+        if not self.config.own_head:
+            self.head.share(target, self.ids)
+        return self
 
     def check_state(self) -> None:
         """Raises ValueError if a stored weight is not finite or `ids` is no part of the vocabulary."""
@@ -154,10 +170,7 @@ class EagleHead(DraftHead):
 
     def check_ids(self) -> None:
         """Raises ValueError if `ids` is not draft_vocab different ids of the target."""
-        n, V, ids = self.config.scored, self.config.target.vocab_size, self.ids
-        if ids.shape != (n,) or ids.min() < 0 or ids.max() >= V or len(ids.unique()) != n:
-            found = f"{ids.tolist()[:8]} … of shape {tuple(ids.shape)}"
-            raise ValueError(f"ids must be {n} different numbers in [0, {V}), got {found}")
+        check_ids(self.ids, self.config.scored, self.config.target.vocab_size)
 
     def new_cache(self, max_length: int) -> KVCache:
         """An empty cache of one row and one layer, for `max_length` pairs."""

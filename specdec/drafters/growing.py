@@ -9,18 +9,24 @@ import torch
 from torch import Tensor
 
 from specdec.device import upload
-from specdec.distributions import Sampling, inverse_cdf
+from specdec.distributions import Sampling, argmax, inverse_cdf
 from specdec.tree import Siblings, TokenTree
+from specdec.uniforms import Purpose, Uniforms
 
 
 @dataclass(frozen=True)
 class Level:
-    """The nodes start … end - 1 of one depth. Node start + i is child number ranks[i] of the node parents[i] of the level above."""
+    """The nodes start … end - 1 of one depth. Node start + i is child number ranks[i] of the node parents[i] of the level above.
 
+    mask: (end - start, end) bool: whom of the nodes down to this level they may see.
+    """
+
+    depth: int
     start: int
     end: int
     parents: list[int]
     ranks: list[int]
+    mask: Tensor
 
     @property
     def width(self) -> int:
@@ -47,7 +53,8 @@ class Shape:
         self.parents = [int(parent) for parent in parents]
         if min(self.parents, default=-1) < -1:
             raise ValueError(f"the parents of a tree's shape must be >= -1, got {self.parents}")
-        depths = TokenTree([0] * len(self.parents), self.parents).depths.tolist()
+        tree = TokenTree([0] * len(self.parents), self.parents)
+        depths = tree.depths.tolist()
         if depths != sorted(depths):
             raise ValueError(f"the nodes of a tree's shape must stand level by level, got parents {self.parents}")
         self.levels: list[Level] = []
@@ -56,7 +63,8 @@ class Shape:
             start, end = depths.index(depth), len(depths) - depths[::-1].index(depth)
             own = self.parents[start:end]
             ranks = [own[:i].count(parent) for i, parent in enumerate(own)]
-            self.levels.append(Level(start, end, [parent - above if depth > 1 else 0 for parent in own], ranks))
+            seen = tree.mask[start:end, :end]
+            self.levels.append(Level(depth, start, end, [parent - above if depth > 1 else 0 for parent in own], ranks, seen))
             above = start
 
     def __len__(self) -> int:
@@ -71,12 +79,17 @@ class Shape:
         return self if depth >= len(self.levels) else Shape(self.parents[: self.levels[depth].start])
 
 
+def draft_uniforms(uniforms: Uniforms, position: int, nodes: int, sampling: Sampling, device: torch.device) -> Tensor | None:
+    """What `grow` draws from; at temperature 0 it draws nothing."""
+    return None if sampling.greedy else upload(uniforms.draw(Purpose.DRAFT, position, nodes), device)
+
+
 def grow(
     shape: Shape,
     logits: Tensor,
-    advance: Callable[[Tensor, TokenTree, Level], Tensor],
+    advance: Callable[[Tensor, Level], Tensor],
     sampling: Sampling,
-    u: Tensor,
+    u: Tensor | None,
     siblings: Siblings = "without_replacement",
 ) -> TokenTree:
     """Fills a shape with tokens.
@@ -86,17 +99,16 @@ def grow(
 
     Args:
         logits: (1, V) at the root.
-        advance: (tokens of a level (n,), the tree down to it, the level) → logits (n, V) behind each of them. Not asked about the
-            last level.
-        u: (N,) uniforms, one for each node.
+        advance: (tokens of a level (n,), the level) → logits (n, V) behind each of them. Not asked about the last level.
+        u: (N,) uniforms, one for each node; None at temperature 0.
     """
     tokens, rows = [], []
     for number, level in enumerate(shape.levels):
         chosen = _choose(logits, level, sampling, u, siblings, rows)  # (nodes above, level.width)
-        tokens.append(chosen.flatten()[upload(level.places, chosen.device)])
+        everyone = level.places == list(range(chosen.numel()))
+        tokens.append(chosen.flatten() if everyone else chosen.flatten()[upload(level.places, chosen.device)])
         if number + 1 < len(shape.levels):
-            tree = TokenTree(torch.cat(tokens), shape.parents[: level.end])
-            logits = advance(tokens[-1], tree, level)
+            logits = advance(tokens[-1], level)
     q = None
     if rows:
         q = torch.cat([*rows, rows[0].new_zeros(len(shape) + 1 - sum(map(len, rows)), rows[0].shape[-1])])
@@ -105,10 +117,12 @@ def grow(
     return TokenTree(torch.cat(tokens), shape.parents, q, siblings)
 
 
-def _choose(logits: Tensor, level: Level, sampling: Sampling, u: Tensor, siblings: Siblings, rows: list[Tensor]) -> Tensor:
+def _choose(
+    logits: Tensor, level: Level, sampling: Sampling, u: Tensor | None, siblings: Siblings, rows: list[Tensor]
+) -> Tensor:
     """Children (R, level.width) for each row of logits (R, V); what they were drawn from is appended to `rows`."""
     if sampling.greedy:
-        return logits.argmax(-1, keepdim=True) if level.width == 1 else logits.topk(level.width).indices
+        return argmax(logits) if level.width == 1 else logits.topk(level.width).indices
     q = sampling.probabilities(logits)
     rows.append(q)
     coins = u.new_zeros(len(logits) * level.width)

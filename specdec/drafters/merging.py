@@ -22,6 +22,13 @@ def match_paths(keys: Tensor, parents: Tensor, depth: int) -> Tensor:
     Returns:
         (N,) int64 node ids, match[i] <= i.
     """
+    if on_host(keys.device):
+        first: dict[tuple[int, int], int] = {}  # (name of the parent, key) → the earliest such node
+        match: list[int] = []
+        for i, (key, parent) in enumerate(zip(keys.tolist(), parents.tolist(), strict=True)):
+            above = match[parent] if parent >= 0 else parent
+            match.append(first.setdefault((above, key), i) if parent >= -1 else i)
+        return torch.tensor(match, dtype=torch.long)
     node = torch.arange(len(keys), device=keys.device)
     live = parents >= -1
     alike = ((keys[:, None] == keys) & live[:, None] & live) | (node[:, None] == node)

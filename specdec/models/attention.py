@@ -52,8 +52,8 @@ class Dense:
             self.causal = T > 1  # the cheapest forms: nothing for one token, a flag for a plain prompt
         else:
             among = torch.ones(T, T, dtype=torch.bool, device=device).tril() if mask is None else mask.to(device)
-            before = torch.ones(T, L + T - among.shape[-1], dtype=torch.bool, device=device)
-            self.mask = _bias(torch.cat([before, among], dim=-1), cache)
+            self.mask = torch.zeros(T, L + T, dtype=cache.keys.dtype, device=device)
+            self.mask[:, L + T - among.shape[-1] :].masked_fill_(~among, -torch.inf)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         k, v = self.cache.append(layer, k, v)
@@ -113,7 +113,7 @@ class Fixed:
 
 def _bias(visible: Tensor, cache: KVCache) -> Tensor:
     """What attention adds to its scores: it would make this of a bool mask in every layer anew."""
-    return torch.zeros(visible.shape, dtype=cache.keys.dtype, device=visible.device).masked_fill_(~visible, -torch.inf)
+    return torch.where(visible, 0.0, -torch.inf).to(cache.keys.dtype)
 
 
 def _slots(cache: KVCache, T: int) -> Tensor:

@@ -1,0 +1,100 @@
+"""`specdec harvest`, `specdec train` and `specdec card`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from specdec.console import clear_errors
+from specdec.models import load_model
+from specdec.training import cards, data, trainer
+from specdec.training.config import OPTIONS, TrainConfig
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+console = Console(highlight=False)
+USUAL = TrainConfig("eagle-3", "")
+
+
+def _usual(name: str) -> str:
+    """Of an option whose value depends on the method."""
+    return "; ".join(f"{method}: {options[name]}" for method, options in OPTIONS.items() if name in options)
+
+
+@app.command()
+def harvest(
+    to: Annotated[Path, typer.Option(help="The directory to write to.")],
+    tokens: Annotated[int, typer.Option(help="How many tokens the target is to generate.")] = 3_000_000,
+    seed: Annotated[int, typer.Option()] = 0,
+    model: Annotated[str, typer.Option(help="smollm2-135m, or a path.")] = USUAL.model,
+    device: Annotated[str, typer.Option()] = "cpu",
+) -> None:
+    """Let the target write texts to train on. Stopped and started again, it goes on where it was."""
+    with clear_errors():
+        data.harvest(load_model(model, device), to, tokens, seed)
+        for split in ("train", "held_out"):
+            texts = data.Texts(to, split)
+            console.print(f"{split}: {len(texts):,} texts, {texts.total_tokens:,} tokens")
+
+
+@app.command()
+def train(
+    method: Annotated[str, typer.Argument(help=f"{', '.join(OPTIONS)} (eagle-2 drafts with the head of eagle-1).")],
+    data: Annotated[Path, typer.Option(help="The directory that `specdec harvest` wrote.")],
+    to: Annotated[Path, typer.Option(help="Where the trained head goes, a .safetensors file.")],
+    run: Annotated[
+        Path | None, typer.Option(help="Directory of configuration, log and checkpoints; FILE.run by default.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option(help="Begin anew, whatever the run's directory holds.")] = False,
+    stop_after: Annotated[int | None, typer.Option(help="Stop at this step; the schedule stays that of all steps.")] = None,
+    device: Annotated[str, typer.Option()] = "cpu",
+    model: Annotated[str, typer.Option(help="smollm2-135m, or a path.")] = USUAL.model,
+    batch: Annotated[int, typer.Option(help="Texts of a step.")] = USUAL.batch,
+    length: Annotated[int, typer.Option(help="The most tokens of a text.")] = USUAL.length,
+    steps: Annotated[int, typer.Option()] = USUAL.steps,
+    learning_rate: Annotated[float, typer.Option(help="The highest.")] = USUAL.learning_rate,
+    warmup: Annotated[int, typer.Option(help="Steps in which it rises.")] = USUAL.warmup,
+    final_rate: Annotated[float, typer.Option(help="The part of it that is left at the end.")] = USUAL.final_rate,
+    weight_decay: Annotated[float, typer.Option()] = USUAL.weight_decay,
+    clip: Annotated[float, typer.Option(help="The longest gradient.")] = USUAL.clip,
+    seed: Annotated[int, typer.Option()] = USUAL.seed,
+    checkpoint_every: Annotated[int, typer.Option()] = USUAL.checkpoint_every,
+    validate_every: Annotated[int, typer.Option()] = USUAL.validate_every,
+    validation_texts: Annotated[int, typer.Option()] = USUAL.validation_texts,
+    draft_vocab: Annotated[int | None, typer.Option(help=f"Tokens scored, 0 for all. {_usual('draft_vocab')}.")] = None,
+    init: Annotated[
+        str | None, typer.Option(help=f"target (distill: first, last, spread) or random. {_usual('init')}.")
+    ] = None,
+    loss: Annotated[str | None, typer.Option(help=f"kl, overlap, or tokens (medusa). {_usual('loss')}.")] = None,
+    layers: Annotated[int | None, typer.Option(help=f"Of the draft. {_usual('layers')}.")] = None,
+    heads: Annotated[int | None, typer.Option(help=f"How many. {_usual('heads')}.")] = None,
+    ttt_steps: Annotated[int | None, typer.Option(help=f"Of the training-time test. {_usual('ttt_steps')}.")] = None,
+    own_head: Annotated[bool | None, typer.Option(help=f"Train and store an LM head. {_usual('own_head')}.")] = None,
+) -> None:
+    """Train a head, or a draft, on what the target says. Stopped and started again, it ends at the same weights."""
+    with clear_errors():
+        config = TrainConfig(
+            method, str(data), model, batch, length, steps, learning_rate, warmup, final_rate, weight_decay, clip, seed, checkpoint_every,
+            validate_every, validation_texts, draft_vocab, init, loss, layers, heads, ttt_steps, own_head,
+        )  # fmt: skip
+        run = to.with_suffix(".run") if run is None else run
+        weights = trainer.train(config, run, not fresh, device, stop_after)
+        with trainer.whole_file(to) as part:
+            shutil.copyfile(weights, part)
+        console.print(cards.card(run, str(to)), soft_wrap=True, markup=False)
+
+
+@app.command()
+def card(
+    run: Annotated[Path, typer.Argument(help="The directory of a training run.")],
+    to: Annotated[str, typer.Option(help="The weights' name in the card's command.")],
+    figure: Annotated[Path | None, typer.Option(help="Draw the curves into this file.")] = None,
+) -> None:
+    """Print a run's card, Markdown: command, data, tokens, time, loss curve, α by depth, τ."""
+    with clear_errors():
+        typer.echo(cards.card(run, to))
+        if figure is not None:
+            cards.figure(run, figure)
