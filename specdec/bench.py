@@ -90,7 +90,8 @@ def bench(
     temperature: Annotated[list[float], typer.Option(help="One or several.")] = [0.0, 1.0],  # noqa: B006 - typer copies it
     methods: Annotated[str, typer.Option(help="Names with commas between them; + joins several into one tree.")] = DEFAULT,
     repeats: Annotated[int | None, typer.Option(min=1, help="Every speed is the median of these; 5 without.")] = None,
-    tokens: Annotated[int | None, typer.Option(min=2, help="For each text; 128 without.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=2, help="For each text; 96 without.")] = None,
+    prompts: Annotated[int | None, typer.Option(min=1, max=6, help="Of each workload; 3 without.")] = None,
     quick: Annotated[bool, typer.Option(help="One prompt of each workload, 2 repeats, 16 tokens: does it work?")] = False,
     peers: Annotated[bool, typer.Option(help="At temperature 0 transformers and llama.cpp take turns too.")] = False,
     weights: Annotated[Path, typer.Option(help="The folder of trained heads; those that are missing are random.")] = WEIGHTS,
@@ -101,7 +102,7 @@ def bench(
 ) -> None:
     """Measure every method beside plain decoding; a run that was killed goes on where it stopped. Keep the machine quiet.
 
-    With all workloads and temperatures it takes hours.
+    With all workloads and temperatures it takes more than an hour on two cores.
     """
     chosen = [_workload(name) for name in workload or WORKLOADS]
     target = load_model(model, device, torch.bfloat16)
@@ -109,8 +110,8 @@ def bench(
         raise ValueError(f"{model} has no tokenizer, so it cannot continue a text")
     about = {
         "model": model, "dtype": "bfloat16", "activations": str(target.dtype).removeprefix("torch."), "machine": machine(target),
-        "threads": torch.get_num_threads(), "torch": torch.__version__, "quick": quick, "prompts": 1 if quick else 6,
-        "repeats": repeats or (2 if quick else 5), "tokens": tokens or (16 if quick else 128), "seed": seed,
+        "threads": torch.get_num_threads(), "torch": torch.__version__, "quick": quick, "prompts": prompts or (1 if quick else 3),
+        "repeats": repeats or (2 if quick else 5), "tokens": tokens or (16 if quick else 96), "seed": seed,
         "methods": {name: _described(name, weights) for name in methods.split(",")}, "peers": [], "notes": [],
         "texts": _digest(repr([(one.name, one.texts) for one in WORKLOADS.values()]).encode()),
     }  # fmt: skip

@@ -160,7 +160,10 @@ def accepts_everything(verify):
     if verify is walk:
         return lambda p, *rest: walk(lambda row: torch.full_like(p(row), 1.0), *rest)
     if verify is walk_greedily:
-        return lambda best, tree: walk_greedily(lambda row: (tree.tokens[tree.parents == row - 1].tolist() or [0])[0], tree)
+        # Of a p that likes all tokens alike it would take another next token than the best.
+        return lambda best, tree: walk_greedily(
+            lambda row: (tree.tokens[tree.parents == row - 1].tolist() or [(best(row) + 1) % 3])[0], tree
+        )
     return lambda p, *rest: verify(torch.full_like(p, 1.0), *rest)
 
 

@@ -8,7 +8,8 @@ from tiny import tiny_model
 
 from specdec.cache import CacheFull
 from specdec.config import Config
-from specdec.models.transformer import random_model
+from specdec.models.norm import RMSNorm
+from specdec.models.transformer import random_model, rope_frequencies, rotate
 from specdec.tree import TokenTree
 
 
@@ -138,3 +139,38 @@ def test_bad_input_is_named_and_leaves_the_cache_alone():
         model(torch.zeros(1, 300, dtype=torch.long), model.new_cache(300))
     with pytest.raises(ValueError, match="multiple of kv_heads"):
         Config(11, 16, 2, 4, 3, 4, 32, 64)
+
+
+@pytest.mark.parametrize("shape", [(8,), (1, 1, 576), (2, 3, 9, 64)])
+def test_our_norm_is_pytorchs(shape):
+    generator = torch.Generator().manual_seed(0)
+    x = (torch.randn(shape, generator=generator, dtype=torch.float64) * 3).requires_grad_()
+    ours, theirs = RMSNorm(shape[-1], 1e-5).double(), torch.nn.RMSNorm(shape[-1], 1e-5).double()
+    for norm in (ours, theirs):
+        norm.weight.data.copy_(torch.linspace(0.5, 2, shape[-1]))
+    torch.testing.assert_close(ours(x), theirs(x), rtol=1e-13, atol=0)
+    found, expected = (torch.autograd.grad(norm(x).square().sum(), [x, norm.weight]) for norm in (ours, theirs))
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
+    single = x.detach().float()
+    torch.testing.assert_close(ours.float()(single), theirs.float()(single), rtol=1e-6, atol=1e-7)
+
+
+def test_a_norm_of_nothing_is_nothing_and_half_precision_goes_pytorchs_way():
+    norm = RMSNorm(16, 1e-5)
+    assert torch.equal(norm(torch.zeros(2, 16)), torch.zeros(2, 16))
+    tiny = torch.full((16,), 1e-4)
+    torch.testing.assert_close(norm(tiny), torch.nn.RMSNorm(16, 1e-5)(tiny), rtol=1e-6, atol=0)  # where eps decides
+    half, x = norm.bfloat16(), torch.full((16,), 300.0, dtype=torch.bfloat16)
+    assert torch.equal(half(x), torch.nn.RMSNorm(16, 1e-5).bfloat16()(x))
+
+
+def test_rotating_turns_each_pair():
+    generator = torch.Generator().manual_seed(0)
+    model = tiny_model(0)
+    d = model.config.head_dim
+    x, angles = torch.randn(1, 2, 5, d, generator=generator, dtype=torch.float64), rope_frequencies(model.config) * 3
+    found = rotate(x, *(table[3].double() for table in (model.cos, model.sin)))
+    for i, angle in enumerate(angles):
+        a, b = x[..., i], x[..., i + d // 2]
+        torch.testing.assert_close(found[..., i], a * angle.cos() - b * angle.sin(), rtol=0, atol=1e-6)
+        torch.testing.assert_close(found[..., i + d // 2], b * angle.cos() + a * angle.sin(), rtol=0, atol=1e-6)

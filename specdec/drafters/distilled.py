@@ -13,6 +13,7 @@ from specdec.config import Config, check_size
 from specdec.drafters.heads import DraftHead, check_made_for, randomise
 from specdec.drafters.shared_head import check_ids, head_rows, plain_weight
 from specdec.models.linear import Linear, pack_linears
+from specdec.models.norm import RMSNorm
 from specdec.models.transformer import Layer, Transformer
 
 
@@ -69,7 +70,7 @@ class DistilledDraft(DraftHead):
     def __init__(self, config: DistilledConfig, ids: Tensor | Sequence[int] | None = None):
         super().__init__(config)
         self.layers = nn.ModuleList(Layer(config.target) for _ in range(config.layers))
-        self.norm = nn.RMSNorm(config.target.hidden_size, config.target.norm_eps)
+        self.norm = RMSNorm(config.target.hidden_size, config.target.norm_eps)
         n = config.draft_vocab
         if n is None and ids is not None:
             raise ValueError("ids are given, and the config's draft_vocab is None: the whole vocabulary is scored")
@@ -171,7 +172,7 @@ class _Whole:
 @torch.no_grad()
 def copy_weights(own: nn.Module, source: nn.Module) -> None:
     """The weights of a module of the target into one of the same shape, packed or not."""
-    pairs = [(a, b) for a, b in zip(own.modules(), source.modules(), strict=True) if isinstance(a, Linear | nn.RMSNorm)]
+    pairs = [(a, b) for a, b in zip(own.modules(), source.modules(), strict=True) if isinstance(a, Linear | RMSNorm)]
     for a, b in pairs:
         a.weight.copy_(plain_weight(b) if isinstance(b, Linear) else b.weight)
         if getattr(a, "bias", None) is not None:

@@ -18,6 +18,7 @@ from specdec.drafters.heads import DraftHead, check_made_for, randomise
 from specdec.drafters.shared_head import SharedRows, check_ids
 from specdec.models.attention import View
 from specdec.models.linear import Linear
+from specdec.models.norm import RMSNorm
 from specdec.models.transformer import Attention, FeedForward, Layer, Transformer
 
 
@@ -90,7 +91,7 @@ class PairedLayer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         D = config.hidden_size
-        self.embedding_norm, self.feature_norm, self.ffn_norm = (nn.RMSNorm(D, config.norm_eps) for _ in range(3))
+        self.embedding_norm, self.feature_norm, self.ffn_norm = (RMSNorm(D, config.norm_eps) for _ in range(3))
         self.attention = Attention(config, inputs=2 * D)
         self.ffn = FeedForward(config)
 
@@ -127,7 +128,7 @@ class EagleHead(DraftHead):
             return
         self.fuse = Linear(len(config.layers) * D, D)
         self.body = PairedLayer(one)
-        self.norm = nn.RMSNorm(D, config.target.norm_eps)
+        self.norm = RMSNorm(D, config.target.norm_eps)
         self.head = Linear(D, config.scored) if config.own_head else SharedRows(config.scored, D)
         self.register_buffer("ids", torch.arange(config.scored) if ids is None else torch.as_tensor(ids).long().clone())
         if ids is not None:

@@ -14,6 +14,7 @@ from specdec.cache import KVCache
 from specdec.config import Config
 from specdec.models.attention import View, view
 from specdec.models.linear import Linear
+from specdec.models.norm import RMSNorm
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Attention(nn.Module):
         self.qkv = Linear(inputs or config.hidden_size, width, config.qkv_bias)
         self.out = Linear(config.heads * config.head_dim, config.hidden_size, config.out_bias)
         if config.qk_norm:
-            self.q_norm, self.k_norm = (nn.RMSNorm(config.head_dim, config.norm_eps) for _ in range(2))
+            self.q_norm, self.k_norm = (RMSNorm(config.head_dim, config.norm_eps) for _ in range(2))
         self.qk_norm = config.qk_norm
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], layer: int, view: View) -> Tensor:
@@ -63,9 +64,9 @@ class FeedForward(nn.Module):
 class Layer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
-        self.attention_norm = nn.RMSNorm(config.hidden_size, config.norm_eps)
+        self.attention_norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.attention = Attention(config)
-        self.ffn_norm = nn.RMSNorm(config.hidden_size, config.norm_eps)
+        self.ffn_norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.ffn = FeedForward(config)
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], layer: int, view: View) -> Tensor:
@@ -86,7 +87,7 @@ class Transformer(nn.Module):
         self.config, self.tokenizer = config, tokenizer
         self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
-        self.norm = nn.RMSNorm(config.hidden_size, config.norm_eps)
+        self.norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.head = Linear(config.hidden_size, config.vocab_size)
         if config.tied:
             self.head.weight = self.embedding.weight
@@ -96,8 +97,9 @@ class Transformer(nn.Module):
         """Computes the rotary tables, in float64 first; they are no part of a checkpoint."""
         positions = torch.arange(self.config.max_length, dtype=torch.float64)
         angles, factor = torch.outer(positions, rope_frequencies(self.config)), rope_attention_factor(self.config)
-        self.register_buffer("cos", (angles.cos() * factor).float(), persistent=False)  # (max_length, head_dim / 2)
-        self.register_buffer("sin", (angles.sin() * factor).float(), persistent=False)
+        # (max_length, head_dim) each, as `rotate` takes them
+        self.register_buffer("cos", (angles.cos() * factor).float().repeat(1, 2), persistent=False)
+        self.register_buffer("sin", (torch.cat([-angles.sin(), angles.sin()], dim=-1) * factor).float(), persistent=False)
 
     @property
     def device(self) -> torch.device:
@@ -178,7 +180,7 @@ class Transformer(nn.Module):
             raise ValueError(f"layers must be numbers in [0, {n}), got {tuple(layers)}")
 
     def _rope(self, positions: Tensor | None, cache: KVCache, T: int, fixed: bool) -> tuple[Tensor, Tensor]:
-        """Cosines and sines, (1, T, head_dim / 2) or (B, 1, T, head_dim / 2)."""
+        """Cosines and sines, (1, T, head_dim) or (B, 1, T, head_dim)."""
         if positions is None and not fixed and not cache.is_ragged:
             where = slice(cache.length, cache.length + T)
         elif positions is None:
@@ -260,9 +262,12 @@ def rope_attention_factor(config: Config) -> float:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary positions in the half-split form (Su et al. 2104.09864, section 3.4.2). x (B, H, T, head_dim)."""
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+    """Rotary positions in the half-split form (Su et al. 2104.09864, section 3.4.2). x (B, H, T, head_dim).
+
+    Number i of the first half makes a pair with number i of the second: (a cos - b sin, b cos + a sin). The table `sin` holds -sin in
+    its first half, so that the other of each pair stands in its place once x has been turned by half its length.
+    """
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
 
 
 def random_model(config: Config, seed: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Transformer:
