@@ -102,7 +102,7 @@ def bench(
 ) -> None:
     """Measure every method beside plain decoding; a run that was killed goes on where it stopped. Keep the machine quiet.
 
-    With all workloads and temperatures it takes more than an hour on two cores.
+    With all workloads and temperatures it takes long; `--quick` shows whether everything works.
     """
     chosen = [_workload(name) for name in workload or WORKLOADS]
     target = load_model(model, device, torch.bfloat16)

@@ -1,4 +1,4 @@
-"""Merging token trees by tensor operations: nodes with the same path become one, and nothing is copied from a device to the host."""
+"""Merging token trees: nodes with the same path become one. In lists on a CPU; elsewhere nothing is copied to the host."""
 
 from __future__ import annotations
 
