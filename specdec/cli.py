@@ -74,7 +74,7 @@ def generate(
     seed: Annotated[int, typer.Option()] = 0,
     chat: Annotated[bool, typer.Option(help="Put the prompt into the model's chat template.")] = False,
     compare: Annotated[bool, typer.Option(help="Run plain decoding too, and set the two side by side.")] = False,
-    model: Annotated[str, typer.Option(help="smollm2-135m, or a path.")] = "smollm2-135m",
+    model: Annotated[str, typer.Option(help="smollm2-135m, shakespeare-gpt, or a path.")] = "smollm2-135m",
     device: Annotated[str, typer.Option()] = "cpu",
     dtype: Annotated[DtypeName, typer.Option()] = DtypeName.bfloat16,
 ) -> None:

@@ -20,6 +20,11 @@ class Choose:
         self.weights: list[Sequence[float]] = []  # of the alternatives at each choice made so far
         self.probability: Any = 1
 
+    @property
+    def script(self) -> tuple[int, ...]:
+        """The choices that this run repeats; behind them it takes the first alternative that has a probability."""
+        return tuple(self._script)
+
     def categorical(self, p: Sequence[float]) -> int:
         """An index i with probability p[i]. Alternatives of probability 0 are never taken."""
         weights = [x.item() if hasattr(x, "item") else x for x in p]

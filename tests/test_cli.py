@@ -64,7 +64,8 @@ def test_fetch_says_where_the_model_lies():
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("generate", "x", "--model", "nope"), "expected 'smollm2-135m', a .gguf file or a Hugging Face directory, got 'nope'"),
+    (("generate", "x", "--model", "nope"),
+     "expected 'smollm2-135m', 'shakespeare-gpt', a .gguf file or a Hugging Face directory, got 'nope'"),
     (("generate", "x", "--temperature", -1), "temperature must be finite and >= 0, got -1"),
 ])  # fmt: skip
 def test_wrong_values_are_one_line_and_exit_status_2(arguments, message):

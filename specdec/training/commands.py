@@ -6,13 +6,16 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 
 from specdec.console import clear_errors
 from specdec.models import load_model
-from specdec.training import cards, data, trainer
-from specdec.training.config import OPTIONS, TrainConfig
+from specdec.training import cards, trainer
+from specdec.training import harvest as harvests
+from specdec.training.config import OPTIONS, SMOLLM2, TrainConfig
+from specdec.training.texts import Texts
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 console = Console(highlight=False)
@@ -29,29 +32,37 @@ def harvest(
     to: Annotated[Path, typer.Option(help="The directory to write to.")],
     tokens: Annotated[int, typer.Option(help="How many tokens the target is to generate.")] = 3_000_000,
     seed: Annotated[int, typer.Option()] = 0,
-    model: Annotated[str, typer.Option(help="smollm2-135m, or a path.")] = USUAL.model,
+    model: Annotated[str, typer.Option(help="smollm2-135m, or a path.")] = SMOLLM2,
+    features: Annotated[bool, typer.Option(help="Keep the target's features too, 4.6 kB a token: training is then faster.")] = True,
+    threads: Annotated[int | None, typer.Option(help="Of this process. Several processes may write into one directory.")] = None,
     device: Annotated[str, typer.Option()] = "cpu",
 ) -> None:
     """Let the target write texts to train on. Stopped and started again, it goes on where it was."""
     with clear_errors():
-        data.harvest(load_model(model, device), to, tokens, seed)
+        if threads:
+            torch.set_num_threads(threads)
+        harvests.harvest(load_model(model, device), to, tokens, seed, features=features)
         for split in ("train", "held_out"):
-            texts = data.Texts(to, split)
+            texts = Texts(to, split)
             console.print(f"{split}: {len(texts):,} texts, {texts.total_tokens:,} tokens")
 
 
 @app.command()
 def train(
-    method: Annotated[str, typer.Argument(help=f"{', '.join(OPTIONS)} (eagle-2 drafts with the head of eagle-1).")],
-    data: Annotated[Path, typer.Option(help="The directory that `specdec harvest` wrote.")],
-    to: Annotated[Path, typer.Option(help="Where the trained head goes, a .safetensors file.")],
+    method: Annotated[str, typer.Argument(help=f"{', '.join(OPTIONS)} (eagle is eagle-3; eagle-2 drafts with the head of eagle-1).")],
+    data: Annotated[
+        str, typer.Option(help="The directory that `specdec harvest` wrote, or shakespeare, code, prose: a corpus itself.")
+    ],
+    to: Annotated[Path, typer.Option(help="Where it goes: a .safetensors file; gpt: a directory, to be given as --model.")],
     run: Annotated[
         Path | None, typer.Option(help="Directory of configuration, log and checkpoints; FILE.run by default.")
     ] = None,
     fresh: Annotated[bool, typer.Option(help="Begin anew, whatever the run's directory holds.")] = False,
     stop_after: Annotated[int | None, typer.Option(help="Stop at this step; the schedule stays that of all steps.")] = None,
     device: Annotated[str, typer.Option()] = "cpu",
-    model: Annotated[str, typer.Option(help="smollm2-135m, or a path.")] = USUAL.model,
+    model: Annotated[
+        str | None, typer.Option(help=f"The target: a name or a path. {SMOLLM2}; gpt is a target of its own.")
+    ] = None,
     batch: Annotated[int, typer.Option(help="Texts of a step.")] = USUAL.batch,
     length: Annotated[int, typer.Option(help="The most tokens of a text.")] = USUAL.length,
     steps: Annotated[int, typer.Option()] = USUAL.steps,
@@ -69,22 +80,33 @@ def train(
         str | None, typer.Option(help=f"target (distill: first, last, spread) or random. {_usual('init')}.")
     ] = None,
     loss: Annotated[str | None, typer.Option(help=f"kl, overlap, or tokens (medusa). {_usual('loss')}.")] = None,
-    layers: Annotated[int | None, typer.Option(help=f"Of the draft. {_usual('layers')}.")] = None,
+    layers: Annotated[int | None, typer.Option(help=f"Of the draft, or of the gpt. {_usual('layers')}.")] = None,
     heads: Annotated[int | None, typer.Option(help=f"How many. {_usual('heads')}.")] = None,
     ttt_steps: Annotated[int | None, typer.Option(help=f"Of the training-time test. {_usual('ttt_steps')}.")] = None,
     own_head: Annotated[bool | None, typer.Option(help=f"Train and store an LM head. {_usual('own_head')}.")] = None,
+    hidden_size: Annotated[int | None, typer.Option(help=f"A multiple of 32. {_usual('hidden_size')}.")] = None,
+    features: Annotated[bool | None, typer.Option(help="Learn from the features that the harvest kept, not from forwards.")] = None,
 ) -> None:
-    """Train a head, or a draft, on what the target says. Stopped and started again, it ends at the same weights."""
+    """Train a head, or a draft, on what the target says; or a small target. Stopped and started again, it ends at the same weights."""
     with clear_errors():
         config = TrainConfig(
-            method, str(data), model, batch, length, steps, learning_rate, warmup, final_rate, weight_decay, clip, seed, checkpoint_every,
-            validate_every, validation_texts, draft_vocab, init, loss, layers, heads, ttt_steps, own_head,
+            method, data, model, batch, length, steps, learning_rate, warmup, final_rate, weight_decay, clip, seed, checkpoint_every,
+            validate_every, validation_texts, draft_vocab, init, loss, layers, heads, ttt_steps, own_head, hidden_size, features,
         )  # fmt: skip
         run = to.with_suffix(".run") if run is None else run
-        weights = trainer.train(config, run, not fresh, device, stop_after)
-        with trainer.whole_file(to) as part:
-            shutil.copyfile(weights, part)
+        _place(trainer.train(config, run, not fresh, device, stop_after), to)
         console.print(cards.card(run, str(to)), soft_wrap=True, markup=False)
+
+
+def _place(made: Path, to: Path) -> None:
+    """Copies a file; or a directory's files, the configuration that makes it a model last."""
+    if made.is_dir():
+        (to / trainer.CONFIG).unlink(missing_ok=True)
+        for file in sorted(made.iterdir(), key=lambda file: file.name == trainer.CONFIG):
+            _place(file, to / file.name)
+        return
+    with trainer.whole_file(to) as part:
+        shutil.copyfile(made, part)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""TrainConfig: everything that a training run is a function of."""
+"""TrainConfig and Harvest: everything that a training run and a harvest are functions of."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ import json
 import math
 from dataclasses import asdict, dataclass, fields
 
+import numpy as np
+
 from specdec.config import check_size
+from specdec.distributions import Sampling
 
 COPIES = ("first", "last", "spread")  # of the target's layers
+SMOLLM2, GPT_HEAD_DIM = "smollm2-135m", 32
 # What each method can be told beside what all can: the default, and what else there is to choose from.
 OPTIONS: dict[str, dict[str, object]] = {
-    "distill": {"init": "last", "loss": "kl", "draft_vocab": 8192, "layers": 2},
-    "medusa": {"init": "target", "loss": "kl", "draft_vocab": 8192, "heads": 3},
-    "eagle-1": {"init": "target", "draft_vocab": 8192},
-    "eagle-3": {"init": "target", "loss": "kl", "draft_vocab": 8192, "ttt_steps": 3, "own_head": False},
+    "gpt": {"layers": 4, "hidden_size": 128},
+    "distill": {"init": "last", "loss": "kl", "draft_vocab": 8192, "layers": 2, "model": SMOLLM2, "features": True},
+    "medusa": {"init": "target", "loss": "kl", "draft_vocab": 8192, "heads": 3, "model": SMOLLM2, "features": True},
+    "eagle-1": {"init": "target", "draft_vocab": 8192, "model": SMOLLM2, "features": True},
+    "eagle-3": {"init": "target", "loss": "kl", "draft_vocab": 8192, "ttt_steps": 3, "own_head": False, "model": SMOLLM2, "features": True},
 }
-INITS = dict.fromkeys(OPTIONS, ("target", "random")) | {"distill": (*COPIES, "random")}
+ALIASES = {"eagle": "eagle-3"}  # what a method is called, too
+HEADS = tuple(method for method in OPTIONS if method != "gpt")  # methods that train something for a target
+INITS = dict.fromkeys(HEADS, ("target", "random")) | {"distill": (*COPIES, "random")}
 LOSSES = {"distill": ("kl", "overlap"), "medusa": ("kl", "overlap", "tokens"), "eagle-3": ("kl", "overlap")}
+KINDS = ("code", "chat", "summary", "shakespeare")  # of the prompts of a harvest
 
 
 @dataclass(frozen=True)
@@ -27,10 +35,12 @@ class TrainConfig:
     What a method has no use for must stay None; what it needs and is None gets the method's usual value (`OPTIONS`).
 
     Args:
-        method: "distill", "medusa", "eagle-1" (EAGLE-2 drafts with the same head) or "eagle-3".
-        data: the directory that `specdec harvest` wrote.
-        model: the target, as `load_model` takes it.
-        batch, length: texts of a step, and the most tokens of each.
+        method: "distill", "medusa", "eagle-1" (EAGLE-2 drafts with the same head) or "eagle-3" ("eagle" is that, too); "gpt" for a small
+            model of characters, a target of its own.
+        data: the directory that `specdec harvest` wrote, or "shakespeare", "code" or "prose": the corpus itself, as a target's tokenizer
+            (gpt: characters) reads it. Another part of it is held out.
+        model: the target, as `load_model` takes it; not for gpt.
+        batch, length: texts of a step, and the most tokens of each. gpt: the length is the longest context, too.
         steps: of the whole run; the learning rate's schedule is over these. To stop earlier, see `train`.
         learning_rate: the highest; it rises linearly for `warmup` steps, and falls along a cosine to `final_rate` times itself.
         weight_decay: of matrices alone (AdamW, Loshchilov and Hutter 1711.05101).
@@ -45,10 +55,15 @@ class TrainConfig:
             what the target says). "random" for none.
         loss: "kl" against the target's distribution (logged is the cross-entropy: the KL and p's own entropy), "overlap" for
             1 - Σ min(p, q), or, medusa, "tokens" of the text itself.
-        layers: distill: of the draft.
+        layers: distill: of the draft; gpt: of the model.
+        hidden_size: gpt; a multiple of 32, the size of an attention head.
         heads: medusa.
         ttt_steps: eagle-3: of the training-time test.
         own_head: eagle-3: whether the LM head is trained and stored, or is the target's.
+        features: whether a step learns from what the target computed when it wrote the texts, where the harvest kept it, in place of a
+            forward. That is bfloat16; it has seen each text from its beginning, although `length` cuts it in pieces; and a text's last
+            token has none and is not learned from. Batches that lack something (a text without features, a layer that the method
+            reads) get a forward. Validation always runs the target.
 
     Raises:
         ValueError: naming a value and what was expected.
@@ -56,7 +71,7 @@ class TrainConfig:
 
     method: str
     data: str
-    model: str = "smollm2-135m"
+    model: str | None = None
     batch: int = 8
     length: int = 256
     steps: int = 2000
@@ -76,21 +91,27 @@ class TrainConfig:
     heads: int | None = None
     ttt_steps: int | None = None
     own_head: bool | None = None
+    hidden_size: int | None = None
+    features: bool | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "method", ALIASES.get(self.method, self.method))
         if self.method not in OPTIONS:
             raise ValueError(f"method must be one of {', '.join(OPTIONS)}, got {self.method!r}")
         self._fill()
         for name in ("batch", "steps", "checkpoint_every", "validate_every", "validation_texts"):
             check_size(name, getattr(self, name))
-        for name in ("layers", "heads", "ttt_steps"):
+        for name in ("layers", "heads", "ttt_steps", "hidden_size"):
             if getattr(self, name) is not None:
                 check_size(name, getattr(self, name))
+        if self.hidden_size is not None and self.hidden_size % GPT_HEAD_DIM:
+            raise ValueError(f"hidden_size must be a multiple of {GPT_HEAD_DIM}, got {self.hidden_size}")
         if not isinstance(self.length, int) or self.length < 16:
             raise ValueError(f"length must be a whole number >= 16, got {self.length!r}")
         for name in ("warmup", "seed", "draft_vocab"):
-            if not _is(getattr(self, name), int, 0, math.inf):
-                raise ValueError(f"{name} must be a whole number >= 0, got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not _is(value, int, 0, math.inf) and (name, value) != ("draft_vocab", None):
+                raise ValueError(f"{name} must be a whole number >= 0, got {value!r}")
         for name, most in (("learning_rate", math.inf), ("clip", math.inf), ("final_rate", 1), ("weight_decay", math.inf)):
             value = getattr(self, name)
             if not _is(value, int | float, 0, most) or (value == 0 and name in ("learning_rate", "clip")):
@@ -142,3 +163,59 @@ class TrainConfig:
 
 def _is(value: object, kind, least: float, most: float) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most and value != math.inf
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """What a harvest is made of. Another one makes other shards.
+
+    Each range is of tokens, both ends included, all lengths equally likely.
+
+    Args:
+        code, chat, summary, shakespeare: the shares of the kinds of prompts in every shard; they add up to 1.
+        batch: texts of a shard; they are generated side by side.
+        new_tokens: the most tokens of a continuation or an answer.
+        temperatures: of the text; shard i has number i modulo their count.
+        prefix: how much code or Shakespeare is given.
+        passage: how much text is given to be summarised.
+        message_tokens: the most tokens of a user's message.
+        message_top_p: at which messages are drawn, at temperature 1. A small model's full distribution writes nonsense every other
+            time; the messages are prompts, and nothing demands the target's exact law of them.
+        split: the part of the sources that prompts are taken from.
+
+    Raises:
+        ValueError: naming what is wrong.
+    """
+
+    code: float = 0.35
+    chat: float = 0.35
+    summary: float = 0.15
+    shakespeare: float = 0.15
+    batch: int = 64
+    new_tokens: int = 256
+    temperatures: tuple[float, ...] = (0.0, 1.0)
+    prefix: tuple[int, int] = (48, 192)
+    passage: tuple[int, int] = (80, 220)
+    message_tokens: int = 96
+    message_top_p: float = 0.9
+    split: str = "train"
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "new_tokens", "message_tokens"):
+            check_size(name, getattr(self, name))
+        shares = [getattr(self, kind) for kind in KINDS]
+        if min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
+            raise ValueError(f"the shares of {', '.join(KINDS)} must be >= 0 and add up to 1, got {shares}")
+        for name in ("prefix", "passage"):
+            least, most = getattr(self, name)
+            if not 1 <= least <= most:
+                raise ValueError(f"{name} must be a range of lengths 1 <= least <= most, got {least} and {most}")
+        if not self.temperatures:
+            raise ValueError("a harvest needs at least one temperature, got none")
+        for temperature in self.temperatures:
+            Sampling(temperature)
+
+    def kinds(self) -> list[int]:
+        """The kind of each text of a shard, as an index into KINDS: every share to within one text."""
+        ends = np.cumsum([getattr(self, kind) for kind in KINDS])
+        return np.searchsorted(ends[:-1], (np.arange(self.batch) + 0.5) / self.batch, side="right").tolist()

@@ -1,10 +1,12 @@
-"""The four methods as a training loop sees them: what is trained, from what it begins, its loss, and how well it drafts."""
+"""The methods as a training loop sees them: what is trained, from what it begins, its loss, how well it drafts, how it is stored."""
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -18,34 +20,38 @@ from specdec.drafters.eagle_head import EagleHead
 from specdec.drafters.heads import DraftHead
 from specdec.drafters.medusa import MedusaHeads
 from specdec.drafters.shared_head import head_rows
-from specdec.models.transformer import Transformer
+from specdec.models.transformer import Output, Transformer
 from specdec.training.config import TrainConfig
 from specdec.training.losses import after, eagle1_loss, medusa_loss, own_features, scored_loss, training_time_test
+from specdec.training.small_gpt import next_token_loss, save_gpt
 
+WEIGHTS, MODEL = "weights.safetensors", "model"  # of a head, a file; of a gpt, a directory
 DEPTH = 5  # tokens that a draft is tested on; Medusa on as many as it has heads
 
 
 class Source(Protocol):
-    """Texts to learn from (`specdec.training.data.Texts`)."""
+    """Texts to learn from (`specdec.training.texts`)."""
 
     @property
     def texts(self) -> Sequence[np.ndarray]:
         """Ids of each text."""
         ...
 
-    def batches(self, batch_size: int, length: int, seed: int, start_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """Endless: tokens (B, T) int64 and mask (B, T) bool, padding at the end. Step s is a function of (seed, s)."""
+    def batches(self, batch_size: int, length: int, seed: int, start_step: int = 0) -> Iterator[tuple[Tensor, ...]]:
+        """Endless: tokens (B, T) int64 and mask (B, T) bool, padding at the end; behind them what is known of `Batch` already: hidden,
+        or hidden and layers. Step s is a function of (seed, s)."""
         ...
 
 
 @dataclass(frozen=True)
 class Batch:
-    """tokens (B, T), mask (B, T) True where they are real, hidden (B, T, D) and layers (B, T, n D): the target's `Output` on them."""
+    """tokens (B, T), hidden (B, T, D) and layers (B, T, n D): the target's `Output` on them, None where nobody looks at it; mask (B, T)
+    True where tokens are real and the target's output on them is known."""
 
     tokens: Tensor
     mask: Tensor
-    hidden: Tensor
-    layers: Tensor | None
+    hidden: Tensor | None = None
+    layers: Tensor | None = None
 
 
 class Run(ABC):
@@ -66,7 +72,7 @@ class Run(ABC):
         self.cache: KVCache | None = None
 
     @abstractmethod
-    def build(self) -> DraftHead:
+    def build(self) -> DraftHead | Transformer:
         """The head as training begins."""
 
     @abstractmethod
@@ -88,17 +94,22 @@ class Run(ABC):
         return max(self.depth, self.config.ttt_steps or 0) + 2
 
     @torch.no_grad()
-    def look(self, tokens: Tensor, mask: Tensor) -> Batch:
-        """One forward of the target, (B, T), on its device."""
+    def look(self, tokens: Tensor, mask: Tensor, hidden: Tensor | None = None, layers: Tensor | None = None) -> Batch:
+        """Texts (B, T), on the target's device, with its output: of one forward, unless it is given."""
         short = max(0, self.least - tokens.shape[1])
         tokens, mask = (F.pad(x, (0, short)).to(self.target.device) for x in (tokens, mask))
+        if hidden is None:
+            output = self._forward(tokens)
+            hidden, layers = output.hidden, output.layers
+        else:
+            hidden, layers = (x if x is None else F.pad(x, (0, 0, 0, short)).to(self.target.device) for x in (hidden, layers))
+        return Batch(tokens, mask, hidden.to(self.dtype), None if layers is None else layers.to(self.dtype))
+
+    def _forward(self, tokens: Tensor) -> Output:
         if self.cache is None or len(tokens) != self.cache.batch_size or tokens.shape[1] > self.cache.max_length:
             self.cache = self.target.new_cache(max(self.config.length, tokens.shape[1]), len(tokens))
         self.cache.rollback(0)
-        output = self.target(tokens, self.cache, rows=0, layers=self.reads)
-        return Batch(
-            tokens, mask, output.hidden.to(self.dtype), None if output.layers is None else output.layers.to(self.dtype)
-        )
+        return self.target(tokens, self.cache, rows=0, layers=self.reads)
 
     @torch.no_grad()
     def p(self, batch: Batch) -> Tensor:
@@ -108,6 +119,33 @@ class Run(ABC):
     def everything(self, features: Tensor) -> Tensor:
         """What the target's whole LM head makes of features: (..., V). No gradient."""
         return self.target.head(features.to(self.target.dtype))
+
+    def save(self, out: Path) -> Path:
+        """Stores the head in half precision, in the run's directory, and returns where."""
+        copy.deepcopy(self.head).half().save(out / WEIGHTS)
+        return out / WEIGHTS
+
+
+class _Gpt(Run):
+    """A target of its own (`small_gpt.new_gpt`) learns the texts themselves, and drafts nothing."""
+
+    depth = 0
+
+    def build(self) -> Transformer:
+        return self.target
+
+    def look(self, tokens: Tensor, mask: Tensor, *_: Tensor | None) -> Batch:
+        return Batch(tokens.to(self.target.device), mask.to(self.target.device))
+
+    def loss(self, batch: Batch) -> Tensor:
+        return next_token_loss(self.head, batch.tokens, batch.mask)
+
+    def draft(self, batch: Batch) -> Iterator[tuple[Tensor, int]]:
+        return iter(())
+
+    def save(self, out: Path) -> Path:
+        save_gpt(self.head, out / MODEL)
+        return out / MODEL
 
 
 class _Distill(Run):
@@ -219,7 +257,7 @@ def _begin_as_last_layer(head: EagleHead, target: Transformer) -> None:
         head.head.weight.copy_(head_rows(target, head.ids))
 
 
-RUNS: dict[str, type[Run]] = {"distill": _Distill, "medusa": _Medusa, "eagle-1": _Eagle1, "eagle-3": _Eagle3}
+RUNS: dict[str, type[Run]] = {"gpt": _Gpt, "distill": _Distill, "medusa": _Medusa, "eagle-1": _Eagle1, "eagle-3": _Eagle3}
 
 
 def frequent_tokens(texts: Source, n: int, vocab_size: int) -> Tensor:
@@ -250,6 +288,8 @@ class Validation:
     loss: as in training. alpha: for each depth of a chain, how often the draft's most probable token was the target's, given that
     all before it were: greedy acceptance, behind the text itself. overlap: for each depth, the mean of Σ min(p, q) at temperature 1.
     tau: 1 + α_1 + α_1 α_2 + …, tokens per forward that a greedy chain of this depth would bring.
+
+    A gpt drafts nothing: it has a loss, no depths, and a tau of 1.
     """
 
     loss: float
@@ -267,6 +307,8 @@ def validate(run: Run, held: Sequence[Batch]) -> Validation:
     for batch in held:
         losses.append(float(run.loss(batch)))
         sizes.append(batch.tokens.numel())
+        if not D:
+            continue
         p = run.everything(batch.hidden[0]).to(run.dtype).softmax(-1)  # (T, V)
         best, alive = p.argmax(-1), torch.ones(len(p), dtype=torch.bool, device=p.device)
         if not run.scores_all and run.ids is not None:

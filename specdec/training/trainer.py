@@ -6,17 +6,18 @@ The files of a run, in a directory of its own:
     log.jsonl                 the loss curve, a line a step: step, loss, tokens and seconds so far, and at intervals `validation`;
                               the line of step 0 has no loss, and is `about` head, data and machine
     checkpoint-00000200.pt    head, optimiser, step; the newest two
-    weights.safetensors       the head in half precision, as it stood when the run ended or paused
+    weights.safetensors       the head in half precision, as it stood when the run ended or paused; or
+    model/                    for a gpt: the same, a directory that `load_model` reads
 
 Everything is a function of (configuration, step): batches, learning rate, initialisation. So no random state is stored.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import pickle
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -34,10 +35,13 @@ from specdec.models import load_model
 from specdec.models.transformer import Transformer
 from specdec.progress import progress
 from specdec.training.config import TrainConfig
-from specdec.training.data import Texts
-from specdec.training.runs import Batch, Run, Source, begin, validate
+from specdec.training.corpora import SOURCES
+from specdec.training.features import Recorded
+from specdec.training.runs import MODEL, WEIGHTS, Batch, Run, Source, begin, validate
+from specdec.training.small_gpt import Documents, new_gpt
+from specdec.training.texts import Texts
 
-WEIGHTS, CONFIG, LOG = "weights.safetensors", "config.json", "log.jsonl"
+CONFIG, LOG = "config.json", "log.jsonl"
 KEPT = 2  # checkpoints
 
 
@@ -60,7 +64,7 @@ def train(
     train_texts: Source | None = None,
     held_texts: Source | None = None,
 ) -> Path:
-    """Trains a head and writes it, with the run's other files, into the directory `out`.
+    """Trains a head, or a small GPT, and writes it, with the run's other files, into the directory `out`.
 
     Killed at any moment and started again, it goes on from the newest whole checkpoint. On a GPU the head computes in bfloat16 where
     autocast does, over float32 weights.
@@ -68,31 +72,39 @@ def train(
     Args:
         resume: go on with the run that is there; False: begin anew, and forget it.
         stop_after: stop at this step, as if killed there; the schedule stays that of config.steps.
-        target, train_texts, held_texts: in place of those that the configuration names.
+        target, train_texts, held_texts: in place of those that the configuration names. Of a gpt, the target is what is trained.
 
     Returns:
-        The path of weights.safetensors.
+        The path of weights.safetensors, or of the directory model/.
 
     Raises:
         ValueError: if `out` holds a run of another configuration, no held-out text is long enough, the data are not those of the
-            run that is there, or the loss is no longer a finite number.
+            run that is there, their features are another target's, or the loss is no longer a finite number.
     """
     out = Path(out)
     if stop_after is not None and stop_after < 1:
         raise ValueError(f"stop_after must be >= 1, got {stop_after}")
     _claim(out, config, resume)
-    target = load_model(config.model, device) if target is None else target
-    learn = Texts(config.data, "train") if train_texts is None else train_texts
+    target = _target(config, device) if target is None else target
+    learn = _texts(config, "train", target) if train_texts is None else train_texts
     run = begin(config, target, learn)
-    held = _held(run, Texts(config.data, "held_out") if held_texts is None else held_texts)
+    if config.features and isinstance(learn, Texts):
+        learn = Recorded(learn, target, run.reads)
+    held = held_out(run, _texts(config, "held_out", target) if held_texts is None else held_texts)
     optimizer = make_optimizer(run.head, config)
     at = _restore(out, run, optimizer)
     last = config.steps if stop_after is None else min(stop_after, config.steps)
     with _Log(out / LOG, at.step) as log, progress() as bar:
         _loop(run, optimizer, learn, held, at, last, out, log, bar)
-    path = out / WEIGHTS
-    copy.deepcopy(run.head).half().save(path)
-    return path
+    return run.save(out)
+
+
+def _target(config: TrainConfig, device: torch.device | str) -> Transformer:
+    return new_gpt(config).to(device) if config.method == "gpt" else load_model(config.model, device)
+
+
+def _texts(config: TrainConfig, split: str, target: Transformer) -> Source:
+    return Documents(config.data, split, target.tokenizer) if config.data in SOURCES else Texts(config.data, split)
 
 
 def _loop(
@@ -104,14 +116,15 @@ def _loop(
     if at.step == 0:
         about = {
             "parameters": sum(p.numel() for p in run.head.parameters()), "texts": len(learn.texts),
-            "text_tokens": sum(map(len, learn.texts)), "device": run.target.device.type, "threads": torch.get_num_threads(),
+            "text_tokens": sum(map(len, learn.texts)), "recorded": learn.recorded if isinstance(learn, Recorded) else 0,
+            "device": run.target.device.type, "threads": torch.get_num_threads(),
         }  # fmt: skip
         log.write({"step": 0, "tokens": 0, "seconds": 0.0, "about": about, "validation": asdict(validate(run, held))})
     batches = learn.batches(config.batch, config.length, config.seed, at.step)
     for step in range(at.step + 1, last + 1):
-        tokens, mask = next(batches)
-        loss = update(run, optimizer, run.look(tokens, mask), step)
-        at.step, at.tokens, at.seconds = step, at.tokens + int(mask.sum()), time.perf_counter() - began
+        batch = run.look(*next(batches))
+        loss = update(run, optimizer, batch, step)
+        at.step, at.tokens, at.seconds = step, at.tokens + int(batch.mask.sum()), time.perf_counter() - began
         line = {"step": step, "loss": loss, "tokens": at.tokens, "seconds": round(at.seconds, 2)}
         if step % config.validate_every == 0 or step == config.steps:
             line["validation"] = asdict(validate(run, held))
@@ -152,7 +165,7 @@ def make_optimizer(head: nn.Module, config: TrainConfig) -> torch.optim.Optimize
     return torch.optim.AdamW([group for group in groups if group["params"]], betas=(0.9, 0.95), fused=True)
 
 
-def _held(run: Run, texts: Source) -> list[Batch]:
+def held_out(run: Run, texts: Source) -> list[Batch]:
     """The first held-out texts of a fixed order, each as a batch of its own, without padding."""
     config, found = run.config, []
     enough = -(-config.validation_texts // config.batch)
@@ -170,6 +183,7 @@ def _claim(out: Path, config: TrainConfig, resume: bool) -> None:
     if path.exists() and not resume:
         for old in (*out.glob("checkpoint-*.pt"), out / LOG, out / WEIGHTS, path):
             old.unlink(missing_ok=True)
+        shutil.rmtree(out / MODEL, ignore_errors=True)
     if not path.exists():
         with whole_file(path) as part:
             part.write_text(config.to_json())
