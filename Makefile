@@ -99,6 +99,14 @@ grade: $(INSTALLED)  ## grade a folder: make grade SUBMISSIONS=submitted OUT=gra
 		echo "Usage: make grade SUBMISSIONS=folder OUT=folder   (submissions are student/NN-slug/exercise.ipynb)" >&2; exit 2; }
 	@$(BIN)/python -m autograder grade "$(SUBMISSIONS)" "$(OUT)"
 
+zoo: $(INSTALLED)  ## judge the whole zoo: right, wrong and cheating submissions
+	@$(BIN)/python -m autograder zoo --whole
+
+gradescope: $(INSTALLED)  ## build Gradescope's autograder zip: make gradescope ASSIGNMENT=02-rejection-rule OUT=autograder.zip
+	@test -n "$(ASSIGNMENT)" && test -n "$(OUT)" || { \
+		echo "Usage: make gradescope ASSIGNMENT=NN-slug OUT=autograder.zip" >&2; exit 2; }
+	@$(BIN)/python -m autograder gradescope-zip "$(ASSIGNMENT)" "$(OUT)"
+
 # -- rest ----------------------------------------------------------------------------------------------------------
 
 clean:  ## remove what was built; the environment and the model stay
@@ -114,4 +122,4 @@ help:  ## list the targets
 	awk -F ':.*##' -v bold="$$bold" -v plain="$$plain" \
 		'/^[a-z]+:.*##/ { sub(/^ +/, "", $$2); printf "  %s%-10s%s %s\n", bold, $$1, plain, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: env fetch book site lab test lint exercises grade clean distclean help
+.PHONY: env fetch book site lab test lint exercises grade zoo gradescope clean distclean help

@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
+from autograder.marks import Mark
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 console = Console(highlight=False)
 
@@ -39,26 +41,92 @@ def exercises(
 
 @app.command()
 def grade(
-    submissions: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="student/NN-slug/exercise.ipynb")],
-    out: Annotated[Path, typer.Argument(file_okay=False, help="Where grades.csv, feedback/ and course/ go.")],
+    submissions: Annotated[Path, typer.Argument(exists=True, help="student/NN-slug/exercise.ipynb, an nbgrader course, or a Canvas zip.")],
+    out: Annotated[Path, typer.Argument(file_okay=False, help="Where grades.csv, feedback/ and all the rest go.")],
     jobs: Annotated[int, typer.Option(min=1, help="Submissions graded at the same time.")] = min(2, os.cpu_count() or 1),
-    seconds: Annotated[float, typer.Option(min=1, help="Time for one notebook.")] = 600,
-    cell_seconds: Annotated[int, typer.Option(min=1, help="Time for one cell.")] = 90,
-    secret: Annotated[str, typer.Option(envvar="AUTOGRADER_SECRET", help="Makes the hidden checks' seeds.")] = "",
+    scheduler: Annotated[str, typer.Option(help="A dask scheduler, tcp://host:8786, whose workers grade in place of --jobs.")] = "",
+    assignment: Annotated[str, typer.Option(help="NN-slug, for a Canvas zip: its file names do not say.")] = "",
+    roster: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Canvas's gradebook export, for canvas.csv.")] = None,
+    db_url: Annotated[str, typer.Option(envvar="AUTOGRADER_DB_URL", help="A gradebook elsewhere, postgresql://…")] = "",
+    secret: Annotated[str, typer.Option(envvar="AUTOGRADER_SECRET", help="Makes the seeds of the checks.")] = "",
+    seconds: Annotated[float, typer.Option(min=1, help="Time for one submission.")] = 300,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Without bubblewrap: students' code can read and write what you can.")] = False,
 ) -> None:
-    """Grade a folder of submissions."""
+    """Grade submissions. Stopped at any moment and started again, it goes on where it was."""
     from autograder import runner
+    from autograder.judge import Settings
 
-    settings = runner.Settings(jobs, seconds, cell_seconds, secret)
+    students = roster.read_text(encoding="utf-8-sig") if roster else ""
+    run = runner.Run(jobs, scheduler, secret, db_url, assignment, students, Settings(unsafe, seconds))
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), console=console) as bar:
-        task = bar.add_task("Preparing the course", total=None)
+        task = bar.add_task("Grading", total=None)
 
-        def advance(row: runner.Row, total: int) -> None:
-            bar.update(task, description="Grading", total=total, advance=1)
-            bar.console.print(f"{row.student}  {row.assignment}  {row.score:g}/{row.max_score:g}  {row.status}", markup=False)
+        def advance(mark: Mark, total: int) -> None:
+            bar.update(task, total=total, advance=1)
+            bar.console.print(f"{mark.student}  {mark.assignment}  {mark.score:g}/{mark.max_score:g}  {mark.status}", markup=False)
 
-        rows = runner.grade(submissions, out, settings, advance)
-    console.print(f"{len(rows)} rows in {out / 'grades.csv'}, feedback in {out / 'feedback'}")
+        try:
+            marks = runner.grade(submissions, out, run, advance)
+        except runner.NoSandbox as error:
+            bar.stop()
+            console.print(f"Error: {error}\n{_UNSAFE}", style="red", markup=False)
+            raise typer.Exit(2) from None
+        except ValueError as error:
+            bar.stop()
+            console.print(f"Error: {error}", style="red", markup=False)
+            raise typer.Exit(2) from None
+    console.print(f"{len(marks)} marks: {out}/grades.csv; the class: {out}/class.html; feedback: {out}/feedback", markup=False)
+
+
+_UNSAFE = (
+    "Nothing was graded. With --unsafe, submissions run without a sandbox: one that wants to can read and change what you can, the marks "
+    "of others among it. Do that only for code that you trust, or on a machine that holds nothing else."
+)
+
+
+@app.command()
+def zoo(
+    whole: Annotated[bool, typer.Option("--whole", help="All cases, not the fast part.")] = False,
+    kinds: Annotated[str, typer.Option(help="Which, separated by commas.")] = "right,wrong,cheat",
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Without bubblewrap; no cheats then.")] = False,
+) -> None:
+    """Judge submissions whose verdict is known: right ones, wrong ones, cheats."""
+    from autograder.zoo import verdicts
+
+    missed = verdicts.table(kinds.split(","), whole, unsafe, console)
+    if missed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def gradescope_zip(
+    assignment: Annotated[str, typer.Argument(help="NN-slug")],
+    out: Annotated[Path, typer.Argument(dir_okay=False, help="Where the zip goes.")],
+    secret: Annotated[str, typer.Option(envvar="AUTOGRADER_SECRET", help="Makes the hidden checks' seeds.")] = "",
+    pip_args: Annotated[str, typer.Option(envvar="PIP_ARGS", help="More arguments for pip in Gradescope's image.")] = "",
+) -> None:
+    """Build the zip that Gradescope takes as an autograder."""
+    from autograder import gradescope as building
+
+    try:
+        building.build(assignment, out, secret, pip_args)
+    except ValueError as error:
+        console.print(f"Error: {error}", style="red", markup=False)
+        raise typer.Exit(2) from None
+    console.print(f"{out}: {out.stat().st_size / 1e6:.1f} MB, for {assignment}")
+
+
+@app.command()
+def gradescope(
+    assignment: Annotated[str, typer.Argument(help="NN-slug")],
+    submission: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder with what was uploaded.")],
+    results: Annotated[Path, typer.Argument(dir_okay=False, help="Where results.json goes.")],
+) -> None:
+    """Grade one submission as Gradescope does; its zip runs this."""
+    from autograder import gradescope as running
+
+    mark = running.run(assignment, submission, results)
+    console.print(f"{mark.student}  {mark.assignment}  {mark.score:g}/{mark.max_score:g}  {mark.status}", markup=False)
 
 
 if __name__ == "__main__":

@@ -64,12 +64,17 @@ def text(notebook: NotebookNode) -> str:
 def api(course: Path, **settings: Config) -> NbGraderAPI:
     """nbgrader's API on a course folder, under `nbgrader_config.py` and further settings, Class={"trait": value}."""
     config = PyFileConfigLoader("nbgrader_config.py", path=str(Path(__file__).parent)).load_config()
-    config.merge(Config({"CourseDirectory": {"root": str(course)}, "Application": {"log_level": "WARN"}, **settings}))
+    config.merge(Config({"CourseDirectory": {"root": str(course)}, "Application": {"log_level": "WARN"}}))
+    config.merge(Config(settings))
     return NbGraderAPI(config=config)
 
 
-def make_course(course: Path, wanted: list[str] | None = None, gradebook: bool = True) -> dict[str, NotebookNode]:
+def make_course(
+    course: Path, wanted: list[str] | None = None, gradebook: bool = True, db_url: str = ""
+) -> dict[str, NotebookNode]:
     """Writes source/, release/ and a gradebook into `course`. Returns the student notebook of each assignment.
+
+    db_url: the database of the gradebook, if it is not to be `gradebook.db` in the course's folder.
 
     Raises:
         RuntimeError: with nbgrader's log, if it cannot make a release.
@@ -79,7 +84,8 @@ def make_course(course: Path, wanted: list[str] | None = None, gradebook: bool =
         source = course / "source" / assignment / f"{NOTEBOOK}.ipynb"
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text(text(source_notebook(assignment)), encoding="utf-8")
-        generator = api(course, **({} if gradebook else WITHOUT_GRADEBOOK))
+        elsewhere = {"CourseDirectory": {"db_url": db_url}} if db_url else {}
+        generator = api(course, **(elsewhere if gradebook else WITHOUT_GRADEBOOK))
         outcome = generator.generate_assignment(assignment, force=True, create=True)
         if not outcome["success"]:
             raise RuntimeError(f"nbgrader could not make the release of {assignment}:\n{outcome['log'] or outcome.get('error')}")

@@ -1,165 +1,188 @@
-"""What students hand in, as it really comes: found in a folder, read with suspicion, and put into a pristine copy of the exercise."""
+"""What students hand in, as it really comes: found in a folder of one of several layouts, and never anything that a link points to.
+
+What becomes of each odd case is the table in `cases.py`.
+"""
 
 from __future__ import annotations
 
-import ast
 import difflib
-import json
-from dataclasses import dataclass
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import nbformat
-from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell
+from autograder.rebuilding import Refused, Unreadable, file_kind, parse, read, read_bytes, rebuild
+
+__all__ = [
+    "NOTEBOOK", "Refused", "Submission", "Unreadable",
+    "collect", "fingerprint", "in_folder", "parse", "read", "read_bytes", "rebuild",
+]  # fmt: skip
 
 NOTEBOOK = "exercise.ipynb"
+TIMESTAMP = "timestamp.txt"  # nbgrader's, beside the notebook
+COURSE_FILES = ("source", "release", "gradebook.db", "nbgrader_config.py")  # beside submitted/ in a course's folder
 
 
 @dataclass(frozen=True)
 class Submission:
-    """One notebook to grade; or, where `status` is set, why there is none. `notes` are remarks for the row's message."""
+    """One notebook to grade; or, where `status` is set, why there is none. `notes` are remarks for the mark's message.
+
+    timestamp: when it was handed in, in the words of the source, or "".
+    canvas_id: the student's number in Canvas, or "".
+    """
 
     student: str
     assignment: str
     path: Path | None = None
     status: str = ""
     notes: tuple[str, ...] = ()
+    timestamp: str = ""
+    canvas_id: str = ""
 
 
-class Unreadable(ValueError):
-    """The file is no notebook."""
+def fingerprint(submission: Submission) -> str:
+    """SHA-256 of the notebook file's bytes; "" if there is none, or none that may be read."""
+    try:
+        return hashlib.sha256(read_bytes(submission.path)).hexdigest() if submission.path else ""
+    except Refused:
+        return ""
 
 
-def collect(folder: Path, known: list[str]) -> list[Submission]:
-    """Everything in a folder laid out as student/NN-slug/exercise.ipynb, and a row for everything that is laid out otherwise."""
-    found = []
-    for entry in sorted(folder.iterdir()):
-        if entry.name.startswith((".", "__")):
-            continue
-        if not entry.is_dir():
-            found.append(Submission(entry.stem, "", None, "misplaced", (f"{entry.name} lies outside a student's folder",)))
-            continue
-        inside = [path for path in sorted(entry.iterdir()) if not path.name.startswith((".", "__"))]
-        found += [_assignment(entry.name, path, known) for path in inside]
-        if not inside:
-            found.append(Submission(entry.name, "", None, "empty", ("the student's folder is empty",)))
-    return found
+def collect(source: Path, known: list[str], assignment: str = "", unpacked: Path | None = None) -> list[Submission]:
+    """Everything that a source holds, and a row for everything in it that cannot be graded. Sorted by student.
+
+    source: a folder laid out as student/NN-slug/exercise.ipynb, an nbgrader course with submitted/, nbgrader's inbound folder
+        (student+assignment+time), or the files of a Canvas download: a folder of them, or the zip itself.
+    assignment: which one a Canvas download is of; its file names do not say.
+    unpacked: an empty folder for the notebooks in a zip.
+
+    Raises:
+        ValueError: if a zip comes without its assignment or without a folder to unpack it, and for an assignment that there is not.
+    """
+    from autograder import canvas  # which needs Submission
+
+    if source.is_file():
+        if unpacked is None:
+            raise ValueError(f"{source.name} needs a folder in which to unpack its notebooks")
+        found = canvas.from_zip(source, _named(assignment, known), unpacked)
+    else:
+        folder = _submitted(source)
+        loose = [path for path in _entries(folder) if assignment and canvas.parts(path.name) and file_kind(path) != "a folder"]
+        found = canvas.from_files(loose, _named(assignment, known)) if loose else []
+        inbound: dict[tuple[str, str], list[tuple[str, Path]]] = {}
+        for entry in _entries(folder):
+            if entry in loose:
+                continue
+            student, name, time = _inbound(entry, known)
+            if time:
+                inbound.setdefault((student, name), []).append((time, entry))
+            else:
+                found += _student(entry, known)
+        found += [_latest(student, name, attempts) for (student, name), attempts in inbound.items()]
+    return sorted(_warned_of_namesakes(found), key=lambda s: (s.student, s.assignment, s.notes))
+
+
+def _entries(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", "__"))]
+
+
+def _submitted(folder: Path) -> Path:
+    """The folder itself, or the folder of submissions in an nbgrader course."""
+    inside = folder / "submitted"
+    return inside if file_kind(inside) == "a folder" and _is_course(folder) else folder
+
+
+def _is_course(folder: Path) -> bool:
+    return any((folder / name).exists() for name in COURSE_FILES)
+
+
+def _named(assignment: str, known: list[str]) -> str:
+    if assignment not in known:
+        raise ValueError(f"a Canvas download is of one assignment, and its file names do not say which: one of {', '.join(known)}")
+    return assignment
+
+
+def _inbound(entry: Path, known: list[str]) -> tuple[str, str, str]:
+    """(student, assignment, time) of a folder that nbgrader's exchange made; otherwise no time."""
+    parts = entry.name.split("+")
+    for cut in range(1, len(parts) - 1):
+        if parts[cut] in known and re.match(r"\d{4}-\d\d-\d\d", parts[cut + 1]):
+            return "+".join(parts[:cut]), parts[cut], parts[cut + 1]
+    return "", "", ""
+
+
+def _latest(student: str, assignment: str, attempts: list[tuple[str, Path]]) -> Submission:
+    """The last of a student's attempts; of two at the same time the one that sorts last by name."""
+    *earlier, (time, entry) = sorted(attempts, key=lambda attempt: (attempt[0], attempt[1].name))
+    submission = in_folder(student, assignment, entry)
+    notes = tuple(f"an earlier submission of {when} was not graded" for when, _ in earlier)
+    return replace(submission, timestamp=submission.timestamp or time, notes=submission.notes + notes)
+
+
+def _student(entry: Path, known: list[str]) -> list[Submission]:
+    """Everything in one student's folder."""
+    kind = file_kind(entry)
+    if kind == "":
+        why = f"the file {entry.name} lies outside a student's folder, and without an assignment it is no Canvas upload"
+        return [Submission(entry.stem, "", None, "misplaced", (why,))]
+    if kind != "a folder":
+        return [Submission(entry.name, "", None, "refused", (f"{entry.name} is {kind}, not a folder",))]
+    found = [_assignment(entry.name, path, known) for path in _entries(entry)]
+    return found or [Submission(entry.name, "", None, "empty", ("the student's folder is empty",))]
 
 
 def _assignment(student: str, path: Path, known: list[str]) -> Submission:
-    if not path.is_dir():
-        return Submission(student, path.stem, None, "misplaced", (f"{path.name} lies outside an assignment's folder",))
+    kind = file_kind(path)
+    if kind == "":
+        return Submission(student, path.stem, None, "misplaced", (f"the file {path.name} lies outside an assignment's folder",))
+    if kind != "a folder":
+        return Submission(student, path.name, None, "refused", (f"{path.name} is {kind}, not a folder",))
     if path.name not in known:
         near = difflib.get_close_matches(path.name, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
         return Submission(student, path.name, None, "unknown", (f"no assignment is called {path.name}{hint}",))
-    notebooks = [p for p in sorted(path.glob("*.ipynb")) if p.is_file()]
-    if path / NOTEBOOK in notebooks:
-        return Submission(student, path.name, path / NOTEBOOK)
-    if len(notebooks) == 1:
-        return Submission(student, path.name, notebooks[0], notes=(f"{notebooks[0].name} was graded as {NOTEBOOK}",))
-    what = "there is no notebook" if not notebooks else f"none of {len(notebooks)} notebooks is called {NOTEBOOK}"
-    return Submission(student, path.name, None, "missing", (what,))
+    return in_folder(student, path.name, path)
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What counts of a submitted cell: its text, and the ids by which it is known again. Outputs, however large, are dropped."""
+def in_folder(student: str, assignment: str, folder: Path) -> Submission:
+    """The notebook that counts in an assignment's folder: exercise.ipynb, or its last resubmission exercise-N.ipynb, or the only one."""
+    notebooks = [path for path in _entries(folder) if path.suffix == ".ipynb"]
+    attempts = sorted((path for path in notebooks if attempt(path.name) is not None), key=lambda path: attempt(path.name))
+    if not attempts and len(notebooks) != 1:
+        what = "there is no notebook" if not notebooks else f"none of {len(notebooks)} notebooks is called {NOTEBOOK}"
+        return Submission(student, assignment, None, "missing", (what,))
+    chosen = (attempts or notebooks)[-1]
+    notes = [] if chosen.name == NOTEBOOK else [f"{chosen.name} was graded as {NOTEBOOK}"]
+    notes += [f"the earlier {path.name} was not graded" for path in attempts[:-1]]
+    notes += [f"{path.name} was not looked at" for path in notebooks if path not in attempts and path != chosen]
+    if kind := file_kind(chosen):
+        return Submission(student, assignment, None, "refused", (f"{chosen.name} is {kind}, not a file", *notes))
+    return Submission(student, assignment, chosen, notes=tuple(notes), timestamp=_timestamp(folder))
 
-    cell_type: str
-    source: str
-    id: str
-    grade_id: str
+
+def attempt(name: str) -> int | None:
+    """Which attempt a file name says it is: 0 for exercise.ipynb, N for exercise-N.ipynb as Canvas names resubmissions."""
+    match = re.fullmatch(r"exercise(?:-(\d{1,6}))?\.ipynb", name)
+    return int(match[1] or 0) if match else None
 
 
-def read(path: Path) -> list[Cell]:
-    """The cells of the notebook in the file, nbformat 3 or 4, valid in every detail or not.
-
-    Raises:
-        Unreadable: saying why it is no notebook.
-    """
+def _timestamp(folder: Path) -> str:
     try:
-        plain = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise Unreadable(f"the file is not JSON ({type(error).__name__}: {str(error)[:120]})") from error
-    try:
-        sheets = [plain] if "cells" in plain else plain["worksheets"]  # nbformat 3 has worksheets
-        return [_cell(cell) for sheet in sheets for cell in sheet["cells"]]
-    except (AttributeError, KeyError, TypeError) as error:
-        raise Unreadable("the file is JSON, but no notebook: it has no list of cells") from error
+        return read_bytes(folder / TIMESTAMP)[:100].decode("utf-8", "replace").strip()
+    except Refused:
+        return ""
 
 
-def _cell(cell: dict) -> Cell:
-    source = cell.get("source", cell.get("input", ""))
-    metadata = cell.get("metadata")
-    grade = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-    return Cell(
-        cell_type=str(cell.get("cell_type")),
-        source="".join(map(str, source)) if isinstance(source, list) else str(source),
-        id=str(cell.get("id", "")),
-        grade_id=str(grade.get("grade_id", "")) if isinstance(grade, dict) else "",
-    )
+def _warned_of_namesakes(found: Iterable[Submission]) -> list[Submission]:
+    """Students whose names differ only in upper and lower case stay two, and their marks say so."""
+    found = list(found)
+    names = Counter(_alike(name) for name in {submission.student for submission in found})
+    note = "another student's name differs only in upper and lower case"
+    return [replace(s, notes=(*s.notes, note)) if names[_alike(s.student)] > 1 else s for s in found]
 
 
-def rebuild(submitted: list[Cell], release: NotebookNode) -> tuple[NotebookNode, list[str]]:
-    """The release with the student's solution cells in it, and the student's other code cells where they stood. Also remarks.
-
-    Checks and given cells are the release's own, whether the student's copy edited, duplicated or deleted them, so that nbgrader
-    meets nothing unexpected. A cell is known by its grade_id, its id or its text; a solution, where all are lost, by the name of the
-    function that it defines.
-    """
-    match = _matches(submitted, release.cells)
-    extras: dict[int, list[str]] = {}
-    anchor = -1
-    for number, cell in enumerate(submitted):
-        anchor = match.get(number, anchor)
-        if number not in match and cell.cell_type == "code" and cell.source.strip() and not _is_given(cell, release.cells):
-            extras.setdefault(anchor, []).append(cell.source)
-    texts = {place: submitted[number].source for number, place in match.items()}
-    rebuilt, notes = nbformat.from_dict({**release, "cells": []}), []
-    for place in range(-1, len(release.cells)):
-        if place >= 0:
-            cell = nbformat.from_dict(release.cells[place])
-            if _is_solution(cell):
-                cell.source = texts.get(place, cell.source)
-                if place not in texts:
-                    notes.append(f"the cell {cell.metadata.nbgrader.grade_id} is missing")
-            rebuilt.cells.append(cell)
-        for source in extras.get(place, []):
-            rebuilt.cells.append(new_code_cell(source, id=f"extra-{len(rebuilt.cells)}"))
-    return rebuilt, notes
-
-
-def _matches(submitted: list[Cell], release: list[NotebookNode]) -> dict[int, int]:
-    """{index of a submitted cell: index of the release's cell that it is}. The first of several copies counts; others are extras."""
-    match: dict[int, int] = {}
-
-    def take(same) -> None:
-        for place, wanted in enumerate(release):
-            if place not in match.values():
-                number = next((n for n, cell in enumerate(submitted) if n not in match and same(cell, wanted)), None)
-                if number is not None:
-                    match[number] = place
-
-    take(lambda cell, wanted: cell.grade_id and cell.grade_id == wanted.metadata.get("nbgrader", {}).get("grade_id"))
-    take(lambda cell, wanted: cell.id and cell.id == wanted.id and cell.cell_type == wanted.cell_type)
-    take(lambda cell, wanted: cell.source.strip() == wanted.source.strip())
-    take(lambda cell, wanted: _is_solution(wanted) and _defined(wanted.source) <= _defined(cell.source))
-    return match
-
-
-def _is_solution(cell: NotebookNode) -> bool:
-    return bool(cell.metadata.get("nbgrader", {}).get("solution"))
-
-
-def _is_given(cell: Cell, release: list[NotebookNode]) -> bool:
-    """Another copy of a cell that the release has."""
-    return any(cell.source.strip() == given.source.strip() for given in release)
-
-
-def _defined(source: str) -> set[str]:
-    """The functions and classes that a cell defines; nothing if it does not parse."""
-    try:
-        return {node.name for node in ast.parse(source).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    except (SyntaxError, ValueError):
-        return set()
+def _alike(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()

@@ -1,5 +1,9 @@
+from collections import Counter
+
 import pytest
 import torch
+from rich.console import Console
+from rich.table import Table
 
 from specdec.models import load_model
 
@@ -30,3 +34,20 @@ def smollm2():
 @pytest.fixture(scope="session")
 def smollm2_float32():
     return load_model("smollm2-135m", dtype=torch.float32)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """The zoo as a table: what the grader was shown, and what it caught."""
+    counts = Counter(
+        (dict(report.user_properties)["zoo"], outcome)
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.getreports(outcome)
+        if "zoo" in dict(report.user_properties) and report.when == "call"
+    )
+    if counts:
+        table = Table("kind", "cases", "caught", "missed", title="The zoo, its fast part")
+        for kind in dict.fromkeys(kind for kind, _ in counts):
+            caught, missed = counts[kind, "passed"], counts[kind, "failed"]
+            table.add_row(kind, str(caught + missed), str(caught), str(missed))
+        terminalreporter.write_line("")
+        Console(file=terminalreporter._tw._file, width=100).print(table)

@@ -26,6 +26,7 @@ from autograder.checks.stepping import (
     grid_tables,
     law_of_step,
     right_law,
+    sampled_tokens,
 )
 from specdec.law import law_distance
 from specdec.statistics import goodness_of_fit
@@ -68,10 +69,10 @@ def _accept_cases(seed: int) -> list[tuple[float, float, float]]:
     """(p, q, u); the last one has q = 0."""
     draw = random.Random(f"accept {seed}")
     cases = [(0.3, 0.6, 0.4999), (0.3, 0.6, 0.5001), (0.6, 0.3, 0.9999), (0.4, 0.4, 0.9999), (0.0, 0.5, 1e-9), (0.01, 0.9, 0.5)]
-    for _ in range(20):
+    for _ in range(30):  # the last u tells p * q from p - q, and both from p
         p, q = draw.uniform(0.02, 0.6), draw.uniform(0.02, 0.6)
         threshold = min(1.0, p / q)
-        cases += [(p, q, threshold - 1e-4), (p, q, min(threshold + 1e-4, 0.9999)), (p, q, draw.random())]
+        cases += [(p, q, u) for u in (threshold - 1e-4, min(threshold + 1e-4, 0.9999), draw.random(), draw.uniform(0, p))]
     return [*cases, (0.2, 0.0, 0.5)]
 
 
@@ -332,14 +333,14 @@ def pair_law(tables: Probabilities) -> dict[tuple[int, int], float]:
 def equivalence(student: Callable, seed: int) -> Result:
     """50,000 tokens as 25,000 independent pairs: the first two tokens after a fixed prefix, joint cells, G test; TV and KL."""
     _probe(student, seed)
-    tables, rng = peaked_tables(seed), Sampling(f"equivalence {seed}")
+    tables = peaked_tables(seed)
     models = Models(tables)
-    pairs: Counter = Counter()
-    for _ in range(PAIRS):
-        tokens = emitted_tokens(student, PREFIX, models, K_SAMPLED, rng)
-        if len(tokens) < 2:
-            tokens += emitted_tokens(student, (*PREFIX, *tokens), models, K_SAMPLED, rng)
-        pairs[tokens[:2]] += 1
+    pairs = sampled_tokens(student, [PREFIX] * PAIRS, models, K_SAMPLED, f"equivalence {seed}")
+    short = [i for i, tokens in enumerate(pairs) if len(tokens) < 2]
+    behind = sampled_tokens(student, [(*PREFIX, *pairs[i]) for i in short], models, K_SAMPLED, f"equivalence {seed} second")
+    for i, tokens in zip(short, behind):
+        pairs[i] += tokens
+    pairs = Counter(tokens[:2] for tokens in pairs)
     exact = pair_law(tables)
     test = goodness_of_fit([pairs[pair] for pair in exact], list(exact.values()), FALSE_FAIL)
     observed = [sum(n * pair.count(t) for pair, n in pairs.items()) / (2 * PAIRS) for t in range(3)]

@@ -13,7 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograder.checks.caches import SLOTS, has_moved, length_of, new_cache, poison, read, storage, unchanged
+from autograder.checks.caches import (
+    SLOTS,
+    has_moved,
+    length_of,
+    new_cache,
+    place,
+    poison,
+    read,
+    read_copies,
+    storage,
+    unchanged,
+)
 from autograder.checks.core import Result, Wrong, call, register
 from autograder.checks.tiny import HEAD_DIM, HEADS, VOCABULARY, PlainCache, TinyAttention, device, greedy, prefill
 
@@ -48,10 +59,11 @@ def _raises_value_error(action: Callable, *args: Any, what: str, hint: str) -> N
 def append(kind: Callable, seed: int) -> Result:
     """Appended slots come back in order, as views of tensors that stay where they are; a full cache refuses before it writes."""
     cache = new_cache(kind, SLOTS)
-    placed, pieces = storage(cache), [_random_kv(seed * 100 + i, n) for i, n in enumerate((7, 1, 4))]
+    place(cache)
+    pieces = [_random_kv(seed * 100 + i, n) for i, n in enumerate((7, 1, 4))]
     for k, v in pieces:
         call(cache.append, k, v, what=f"append of {k.shape[1]} slots")
-    if has_moved(cache, placed):
+    if has_moved(cache):
         raise Wrong(
             "append allocates new tensors", "keys and values stay where they are", "their addresses changed",
             "Write into a slice, self.keys[:, start:end] = k. torch.cat makes a new tensor each time.",
@@ -67,7 +79,7 @@ def append(kind: Callable, seed: int) -> Result:
             slot = int((found != right).any(-1).any(0).nonzero()[0])
             raise Wrong(f"{name} come back changed", f"slot {slot} as it was appended", "something else",
                         "New slots go behind the last one in use, from self.length on.")  # fmt: skip
-    if keys.data_ptr() != placed[0].data_ptr() or values.data_ptr() != placed[1].data_ptr():
+    if read_copies(cache):
         raise Wrong("read() copies", "views of the preallocated tensors", "new tensors", "A slice is a view; clone() and cat() copy.")
     _check_overflow(cache, seed)
     return Result(True, f"12 slots in three pieces, read back as views; a full cache refuses and stays as it is ({device()})")
@@ -97,10 +109,11 @@ def rollback(kind: Callable, seed: int) -> Result:
     for keep in (5, draw.randint(2, 7), 8, 0):
         cache = new_cache(kind)
         call(cache.append, *_random_kv(seed, 8), what="append of 8 slots")
-        placed, before = storage(cache), [tensor.clone() for tensor in storage(cache)]
+        place(cache)
+        before = [tensor.clone() for tensor in storage(cache)]
         call(cache.rollback, keep, what=f"rollback({keep}) of 8 slots")
         _check_length(length_of(cache), keep)
-        if has_moved(cache, placed):
+        if has_moved(cache):
             raise Wrong("rollback allocates new tensors", "keys and values stay where they are", "their addresses changed", _O1)
         if not unchanged(cache, before):
             raise Wrong("rollback writes to the tensors", "keys and values unchanged", "some slots changed", _O1)
@@ -161,7 +174,7 @@ def verify_and_rollback(kind: Callable, student: Callable, seed: int) -> Result:
         drafts = right[:accepted] + [(t + 1 + draw.randrange(VOCABULARY - 1)) % VOCABULARY for t in right[accepted:DRAFTS]]
         cache, counted = new_cache(kind), Counted(model)
         call(model, prefix[:-1], cache, what="a forward over the first 9 tokens")
-        placed = storage(cache)
+        place(cache)
         what = f"verify_and_rollback with {accepted} of {DRAFTS} drafts right"
         emitted = _tokens(call(student, counted, cache, prefix[-1], list(drafts), what=what))
         picture = picture or _slots_picture(length_of(cache), accepted)
@@ -169,7 +182,7 @@ def verify_and_rollback(kind: Callable, student: Callable, seed: int) -> Result:
         rows = model(prefix + drafts, PlainCache()).argmax(-1).tolist()[PREFIX - 1 :]
         _check_emitted(emitted, right[: accepted + 1], drafts, rows, picture)
         _check_kept(length_of(cache), PREFIX + accepted, accepted, picture)
-        if has_moved(cache, placed):
+        if has_moved(cache):
             raise Wrong("the rollback allocates new tensors", "keys and values stay where they are", "their addresses changed", _O1)
         poison(cache)
         logits = call(model, emitted[-1:], cache, what="the next forward")[-1]

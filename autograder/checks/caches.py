@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograder.checks.core import Wrong, call
+from autograder.checks.core import Wrong, call, probe
 from autograder.checks.tiny import HEAD_DIM, HEADS, device
 
 SLOTS = 24
@@ -19,29 +19,39 @@ def new_cache(kind: Callable, slots: int = SLOTS) -> Any:
     if storage(cache)[0].shape[1] != slots:
         raise Wrong("the cache has another max_length", f"{slots} slots", f"{storage(cache)[0].shape[1]} slots")
     if length_of(cache) != 0:
-        raise Wrong("a new cache is not empty", "cache.length is 0", repr(cache.length))
+        raise Wrong("a new cache is not empty", "cache.length is 0", str(length_of(cache)))
     return cache
 
 
 def storage(cache: Any) -> tuple[Tensor, Tensor]:
-    """The two preallocated tensors, or Wrong if they are not what the task asks for."""
+    """The two preallocated tensors, or copies of them where the cache is in another process; Wrong if they are not what is asked for."""
     found = []
     for name in ("keys", "values"):
-        tensor = getattr(cache, name, None)
+        place, shown = probe("describe", cache, name)
         asked = f"a tensor ({HEADS}, max_length, {HEAD_DIM}), float64, on {device()}"
+        tensor = call(getattr, cache, name) if place else None
         if not isinstance(tensor, Tensor):
-            raise Wrong(f"the cache has no tensor `{name}`", asked, repr(tensor)[:100], "Allocate it once, in __init__.")
+            raise Wrong(f"the cache has no tensor `{name}`", asked, str(shown)[:100], "Allocate it once, in __init__.")
         shape = tuple(tensor.shape)
-        if (shape[:1], shape[2:]) != ((HEADS,), (HEAD_DIM,)) or tensor.dtype != torch.float64 or tensor.device.type != device():
-            raise Wrong(f"`{name}` has the wrong shape, dtype or device", asked, f"{shape}, {tensor.dtype}, {tensor.device}")
+        if (shape[:1], shape[2:]) != ((HEADS,), (HEAD_DIM,)) or tensor.dtype != torch.float64 or place != device():
+            raise Wrong(f"`{name}` has the wrong shape, dtype or device", asked, f"{shape}, {tensor.dtype}, {place}")
         found.append(tensor)
     return found[0], found[1]
 
 
+def place(cache: Any) -> None:
+    """Remembers where the cache's tensors are, for `has_moved`."""
+    probe("place", cache)
+
+
+def has_moved(cache: Any) -> bool:
+    """Whether the cache's tensors are others than at the last `place`."""
+    return bool(probe("has_moved", cache))
+
+
 def poison(cache: Any) -> None:
     """NaN into every slot that is not in use."""
-    for tensor in storage(cache):
-        tensor[:, length_of(cache) :] = torch.nan
+    probe("poison", cache)
 
 
 def unchanged(cache: Any, before: list[Tensor]) -> bool:
@@ -50,17 +60,11 @@ def unchanged(cache: Any, before: list[Tensor]) -> bool:
 
 
 def length_of(cache: Any) -> int:
-    length = getattr(cache, "length", None)
+    length = call(getattr, cache, "length", None)
     try:
         return int(length)
     except (TypeError, ValueError):
-        raise Wrong("the cache has no number `length`", "cache.length counts the slots in use", repr(length)) from None
-
-
-def has_moved(cache: Any, placed: tuple[Tensor, Tensor]) -> bool:
-    """Whether the cache's tensors are others than those that `storage` gave before. They must be kept until then: a new tensor may
-    lie where one that is gone has been."""
-    return any(now.data_ptr() != before.data_ptr() for now, before in zip(storage(cache), placed))
+        raise Wrong("the cache has no number `length`", "cache.length counts the slots in use", repr(length)[:100]) from None
 
 
 def read(cache: Any) -> tuple[Tensor, Tensor]:
@@ -74,3 +78,8 @@ def read(cache: Any) -> tuple[Tensor, Tensor]:
                 "Slice: self.keys[:, : self.length].",
             )  # fmt: skip
     return answer[0], answer[1]
+
+
+def read_copies(cache: Any) -> bool:
+    """Whether read() returns other memory than the cache's own."""
+    return bool(probe("read_copies", cache))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import io
 import linecache
 import signal
 import threading
@@ -16,9 +15,13 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+from autograder.inside.printed import FirstLines
 
 HERE = Path(__file__).parent
 OURS = (HERE, HERE.parents[1] / "specdec")  # code that is never the student's
@@ -32,6 +35,7 @@ class Result:
     message: on success what was shown, otherwise the named mistake.
     expected, got, hint: for a failure, one or a few lines each.
     picture: keyword arguments of `figures.draw`, or None.
+    credit: the part of the points that a failure is worth, in [0, 1].
     printed: the first lines that the student's code printed meanwhile, warnings included.
     """
 
@@ -42,6 +46,7 @@ class Result:
     hint: str = ""
     picture: dict[str, Any] | None = None
     printed: str = ""
+    credit: float = 0.0
     facts: dict[str, float] = field(default_factory=dict)
 
 
@@ -52,9 +57,11 @@ class Signal(Exception):
 class Wrong(Signal):
     """A check has seen what is wrong. `mistake` names it; the rest is as in Result."""
 
-    def __init__(self, mistake: str, expected: str = "", got: str = "", hint: str = "", picture: dict | None = None):
+    def __init__(
+        self, mistake: str, expected: str = "", got: str = "", hint: str = "", picture: dict | None = None, credit: float = 0.0
+    ):
         super().__init__(mistake)
-        self.result = Result(False, mistake, expected, got, hint, picture)
+        self.result = Result(False, mistake, expected, got, hint, picture, credit=credit)
 
 
 class OutOfTime(BaseException):
@@ -99,7 +106,19 @@ def names(chapter: str | None = None) -> list[str]:
     return [name for name in _registry if chapter is None or name.startswith(f"{chapter}.")]
 
 
-def run(name: str, *functions: Any, seed: int = 0) -> Result:
+class Host(Protocol):
+    """Where the student's functions run: here (`Here`), or in a process of their own (the judge's `Session`)."""
+
+    def time_limit(self, seconds: float) -> AbstractContextManager[None]:
+        """Raises OutOfTime after so many seconds."""
+        ...
+
+    def printing(self) -> AbstractContextManager[Callable[[], str]]:
+        """Catches what the student's code prints meanwhile; called, gives its first lines."""
+        ...
+
+
+def run(name: str, *functions: Any, seed: int = 0, host: Host | None = None) -> Result:
     """Runs one check. Whatever the student's code does, the answer is a Result.
 
     Raises:
@@ -109,19 +128,22 @@ def run(name: str, *functions: Any, seed: int = 0) -> Result:
     if name not in _registry:
         raise KeyError(f"no check is called {name!r}; there are {', '.join(names())}")
     function, seconds = _registry[name]
-    prints, remarks = _FirstLines(), _FirstLines(3)
+    before = _host.set(host or _HERE)
     try:
-        with _quiet(prints, remarks), time_limit(seconds):
-            result = function(*functions, seed=seed)
-    except Wrong as wrong:
-        result = wrong.result
-    except OutOfTime as late:
-        result = Result(
-            False,
-            str(late),
-            hint="Look for a loop that never ends: a `while` whose condition does not change, or a step that emits no token.",
-        )
-    return replace(result, printed="\n".join(filter(None, [remarks.text(), prints.text()])))
+        with _host.get().printing() as printed:
+            try:
+                with time_limit(seconds):
+                    result = function(*functions, seed=seed)
+            except Wrong as wrong:
+                result = wrong.result
+            except OutOfTime as late:
+                result = Result(False, str(late), hint=_ENDLESS)
+        return replace(result, printed=printed())
+    finally:
+        _host.reset(before)
+
+
+_ENDLESS = "Look for a loop that never ends: a `while` whose condition does not change, or a step that emits no token."
 
 
 def call(function: Callable, *args: Any, what: str = "") -> Any:
@@ -135,26 +157,60 @@ def call(function: Callable, *args: Any, what: str = "") -> Any:
     except Signal:
         raise
     except NotImplementedError as error:
-        *_, (frame, _line) = traceback.walk_tb(error.__traceback__)  # the stub may be a function that this one calls
-        name = frame.f_code.co_qualname.rpartition("<locals>.")[2]
         raise Wrong(
-            f"{name} is not written yet",
+            f"{_stub(error)} is not written yet",
             hint="Replace the line `raise NotImplementedError(...)` with your code, run that cell, then this one.",
         ) from error
     except Exception as error:
         raise Wrong(
-            f"your code raised {type(error).__name__}: {_shortened(str(error) or 'no message')}",
+            f"your code raised {_kind(error)}: {_shortened(str(error) or 'no message')}",
             expected=f"a result from {what}" if what else "",
             got=_students_line(error),
         ) from error
+
+
+class Elsewhere(Exception):
+    """An exception of the student's code in another process. kind: its type's name; line: where; stub: what is not written yet."""
+
+    kind, line, stub = "", "", ""
+
+
+class Stays:
+    """An object of the student's in another process. `probe(name, *args)` runs a function of `inside.probes` beside it."""
+
+    def probe(self, name: str, *args: Any) -> Any:
+        raise NotImplementedError
+
+
+def probe(name: str, of: Any, *args: Any) -> Any:
+    """`inside.probes.name(of, *args)`, wherever the object is."""
+    if isinstance(of, Stays):
+        return call(of.probe, name, *args)
+    from autograder.inside import probes  # imports torch
+
+    return call(getattr(probes, name), of, *args)
+
+
+def _kind(error: BaseException) -> str:
+    return error.kind if isinstance(error, Elsewhere) else type(error).__name__
 
 
 def _shortened(text: str, limit: int = 300) -> str:
     return text if len(text) <= limit else text[:limit] + " …"
 
 
+def _stub(error: BaseException) -> str:
+    """The function that is not written yet; it may be one that the called one calls."""
+    if isinstance(error, Elsewhere):
+        return error.stub
+    *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code.co_qualname.rpartition("<locals>.")[2]
+
+
 def _students_line(error: BaseException) -> str:
     """The innermost line of the traceback that is the student's own: not a library's, not the check's."""
+    if isinstance(error, Elsewhere):
+        return error.line
     frame, found = error.__traceback__, None
     while frame is not None:
         name = frame.tb_frame.f_code.co_filename
@@ -168,9 +224,31 @@ def _students_line(error: BaseException) -> str:
     return f"{type(error).__name__} in {code.co_name}, line {found.tb_lineno}" + (f": {_shortened(line, 120)}" if line else "")
 
 
+def time_limit(seconds: float) -> AbstractContextManager[None]:
+    """Raises OutOfTime after `seconds`, wherever the student's code runs."""
+    return _host.get().time_limit(seconds)
+
+
+class Here:
+    """The process of the check: a notebook's kernel, or a test."""
+
+    def time_limit(self, seconds: float) -> AbstractContextManager[None]:
+        return _alarm(seconds)
+
+    @contextlib.contextmanager
+    def printing(self) -> Iterator[Callable[[], str]]:
+        prints, remarks = FirstLines(), FirstLines(3)
+        with _quiet(prints, remarks):
+            yield lambda: "\n".join(filter(None, [remarks.take(), prints.take()]))
+
+
+_HERE = Here()
+_host: ContextVar[Host] = ContextVar("host", default=_HERE)
+
+
 @contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raises OutOfTime in the main thread after `seconds`. Elsewhere, and where there is no SIGALRM, nothing is limited."""
+def _alarm(seconds: float) -> Iterator[None]:
+    """In the main thread. Elsewhere, and where there is no SIGALRM, nothing is limited."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -189,29 +267,8 @@ def time_limit(seconds: float) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, max(0.01, left - (time.monotonic() - start)), every)
 
 
-class _FirstLines(io.TextIOBase):
-    """Keeps the beginning of what is written to it: a print in a function that is called 50,000 times must not fill memory."""
-
-    def __init__(self, lines: int = 8, characters: int = 800):
-        super().__init__()
-        self._lines, self._limit, self._kept, self._size = lines, characters, io.StringIO(), 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        self._kept.write(text[: max(0, self._limit - self._size)])
-        self._size += len(text)
-        return len(text)
-
-    def text(self) -> str:
-        lines = self._kept.getvalue().splitlines()
-        cut = len(lines) > self._lines or self._size > self._limit
-        return "\n".join(lines[: self._lines]) + ("\n…" if cut else "")
-
-
 @contextlib.contextmanager
-def _quiet(prints: _FirstLines, remarks: _FirstLines) -> Iterator[None]:
+def _quiet(prints: FirstLines, remarks: FirstLines) -> Iterator[None]:
     """Catches prints, and warnings apart from them: to nbgrader anything on stderr would make a right answer wrong."""
     with contextlib.redirect_stdout(prints), contextlib.redirect_stderr(prints), warnings.catch_warnings():
         warnings.simplefilter("default")

@@ -17,14 +17,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
+from itertools import count
 from typing import Any
 
 from autograder.checks.core import Signal, Wrong, call
+from autograder.inside.lent import EXACT, HALVES, MOST_UNIFORMS, Stream, half
 from specdec.law import Choose, law
 
-CELLS = 6
-INSIDE = 1e-4  # far above float32's rounding of a threshold, far below the width of a cell
-EXACT = 1e-6  # a law may differ by this much: float32 code is right too; the smallest named mistake differs by 0.01
+BLOCK = 4096  # random numbers that are lent at once
+AUDITED = 5  # branches of a law, of code in another process
+
+# EXACT, 1e-6, is what a law may differ by: float32 code is right too; the smallest named mistake differs by 0.01.
 
 # Prefixes are longer than a step's output, so that a step that returns its prefix is seen.
 PREFIX, *_ = PREFIXES = ((0, 1, 2, 0), (3, 3, 1, 2), (2, 0, 3, 1))
@@ -66,7 +69,7 @@ class Models:
     """target(prefix) and draft(prefix) over tables. `answers` has what each was asked, each prefix once."""
 
     def __init__(self, tables: Probabilities):
-        self._tables, self.vocabulary = tables, len(tables(PREFIX)[0])
+        self.tables, self.vocabulary = tables, len(tables(PREFIX)[0])
         self.answers: dict[str, dict[tuple[int, ...], list[float]]] = {"target": {}, "draft": {}}
 
     def target(self, prefix: Sequence[int]) -> list[float]:
@@ -85,7 +88,7 @@ class Models:
                 hint="The prefix is a tuple of token ids. Longer prefixes are `prefix + (token,)`.",
             ) from None
         if key not in self.answers[who]:
-            self.answers[who][key] = [float(x) for x in self._tables(key)[who == "draft"]]
+            self.answers[who][key] = [float(x) for x in self.tables(key)[who == "draft"]]
         return self.answers[who][key].copy()  # the student may change it
 
 
@@ -111,6 +114,8 @@ def plain_probabilities(probs: Any) -> list[float]:
 class Enumeration:
     """The rng under which `law` walks every branch of a step. See the module's text for `uniform`."""
 
+    exposed = ("categorical", "uniform")  # to code in another process
+
     def __init__(self, choose: Choose):
         self._choose, self.uniforms = choose, 0
 
@@ -119,10 +124,9 @@ class Enumeration:
 
     def uniform(self) -> float:
         self.uniforms += 1
-        if self.uniforms > 4:
+        if self.uniforms > MOST_UNIFORMS:
             raise TooManyUniforms
-        cell, right = divmod(self._pick([1 / (2 * CELLS)] * (2 * CELLS)), 2)
-        return (cell + 1) / CELLS - INSIDE if right else cell / CELLS + INSIDE
+        return half(self._pick(HALVES))
 
     def _pick(self, weights: list[float]) -> int:
         try:
@@ -146,22 +150,31 @@ class OtherRandomness(Wrong):
 
 
 class Sampling:
-    """The rng of an ordinary run."""
+    """The rng of an ordinary run, and, `block` by block, its numbers in advance."""
+
+    exposed = ("block", "categorical", "uniform")
 
     def __init__(self, seed: int | str):
         self._random = random.Random(seed)
+        self._stream = Stream(self.block, plain_probabilities)
+
+    def block(self) -> list[float]:
+        return [self._random.random() for _ in range(BLOCK)]
 
     def uniform(self) -> float:
-        return self._random.random()
+        return self._stream.uniform()
 
     def categorical(self, probs: Any) -> int:
-        weights = plain_probabilities(probs)
-        return self._random.choices(range(len(weights)), weights)[0]
+        return self._stream.categorical(probs)
 
 
 def emitted_tokens(step: Callable, prefix: tuple[int, ...], models: Models, k: int, rng: Any) -> tuple[int, ...]:
     """What one call of the student's step emitted, as a tuple of ints; Wrong if that is not 1 to k + 1 tokens."""
     result = call(step, prefix, models.target, models.draft, k, rng, what=f"spec_step({prefix}, target, draft, {k}, rng)")
+    return as_tokens(result, prefix, models.vocabulary, k)
+
+
+def as_tokens(result: Any, prefix: tuple[int, ...], vocabulary: int, k: int) -> tuple[int, ...]:
     asked = "a list of 1 to k + 1 token ids"
     if result is None:
         raise Wrong("spec_step returned None", asked, hint="Is there a path through your function without `return`?")
@@ -175,10 +188,32 @@ def emitted_tokens(step: Callable, prefix: tuple[int, ...], models: Models, k: i
         missing = "no correction token after a rejection" if k else "no token with k = 0"
         name = f"{missing}: nothing was emitted" if not tokens else f"{len(tokens)} tokens were emitted in one step with k = {k}"
         raise Wrong(name, asked, repr(list(tokens)), "Accepted drafts, then exactly one token more: the correction or the bonus.")
-    vocabulary = models.vocabulary
     if any(not 0 <= token < vocabulary for token in tokens):
         raise Wrong("a token outside the vocabulary was emitted", f"ids from 0 to {vocabulary - 1}", repr(list(tokens)))
     return tokens
+
+
+def sampled_tokens(
+    step: Callable, prefixes: Sequence[tuple[int, ...]], models: Models, k: int, seed: str, audited: int = 100
+) -> list[tuple[int, ...]]:
+    """What one step after each prefix emitted.
+
+    Of a function in another process all are asked for at once, with models and numbers lent to it (`inside.lent`). Its first `audited`
+    steps are run with every question answered here, too; what they emit must be the same.
+    """
+    session = getattr(step, "session", None)
+    watched = prefixes if session is None else prefixes[:audited]
+    rng = Sampling(seed)
+    tokens = [emitted_tokens(step, prefix, models, k, rng) for prefix in watched]
+    if session is None:
+        return tokens
+    found, odd = call(session.steps, step, prefixes, models, k, Sampling(seed), what=f"{len(prefixes)} steps")
+    lent = [as_tokens(result, prefix, models.vocabulary, k) for result, prefix in zip([*found, *odd], prefixes)]
+    if len(lent) != len(prefixes):
+        raise Wrong("some steps gave no result", f"{len(prefixes)} results", str(len(lent)))
+    if lent[:audited] != tokens:
+        raise OtherRandomness
+    return lent
 
 
 def law_of_step(
@@ -186,9 +221,14 @@ def law_of_step(
 ) -> dict[tuple, float]:
     """{emitted tuple: probability} of one call, exactly. `calls` gets the most prefixes that a branch asked each model about."""
 
+    remote = getattr(step, "session", None) and Branches(step, prefix, Models(tables), k)
+
     def program(choose: Choose) -> tuple[int, ...]:
         models = Models(tables)
-        tokens = emitted_tokens(step, prefix, models, k, Enumeration(choose))
+        if remote is None:
+            tokens = emitted_tokens(step, prefix, models, k, Enumeration(choose))
+        else:
+            tokens = remote.tokens(choose, models)
         if calls is not None:
             for who, answers in models.answers.items():
                 calls[who] = max(calls[who], len(answers))
@@ -201,6 +241,46 @@ def law_of_step(
     if abs(sum(outcomes.values()) - 1) > EXACT:
         raise OtherRandomness
     return outcomes
+
+
+class Branches:
+    """The branches of a function in another process. Each request brings several; what they drew from comes back, and is judged here.
+
+    The first AUDITED branches are run question by question, too.
+    """
+
+    _numbers = count(1)
+
+    def __init__(self, step: Any, prefix: tuple[int, ...], models: Models, k: int):
+        self._step, self._prefix, self._models, self._k, self._number = step, prefix, models, k, next(self._numbers)
+        self._come: dict[tuple[int, ...], tuple] = {}  # and not yet looked at
+        self._audited = 0
+
+    def tokens(self, choose: Choose, models: Models) -> tuple[int, ...]:
+        """What the branch emitted that `choose` is to take; `models` hear what it asked."""
+        script = choose.script
+        if script not in self._come:
+            asked = (self._step, self._prefix, self._models, self._k, script, self._number)
+            self._come |= call(self._step.session.branches, *asked, what=f"spec_step({self._prefix}, …)")
+        if script not in self._come:
+            raise OtherRandomness
+        result, log, called, refused = self._come.pop(script)
+        rng = Enumeration(choose)
+        for weights in log:
+            rng.uniform() if weights is None else rng.categorical(weights)
+        if refused:
+            raise OtherRandomness
+        for ask, prefixes in zip((models.target, models.draft), called):
+            for prefix in prefixes:
+                ask(prefix)
+        tokens = as_tokens(result, self._prefix, models.vocabulary, self._k)
+        if self._audited < AUDITED:
+            self._audited += 1
+            watched = Choose(list(script))
+            again = emitted_tokens(self._step, self._prefix, self._models, self._k, Enumeration(watched))
+            if (again, watched.probability) != (tokens, choose.probability):
+                raise OtherRandomness
+        return tokens
 
 
 def right_law(tables: Probabilities, prefix: tuple[int, ...], k: int) -> dict[tuple, float]:

@@ -24,19 +24,21 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Case:
-    """One file of the zoo. `check` and `says` are empty for right ones."""
+    """One file of the zoo. Of a wrong one: `check`, and what it `says`; of a cheat: the checks that it `cheats`."""
 
+    kind: str
     path: Path
     assignment: str
-    check: str
-    says: str
+    check: str = ""
+    says: str = ""
+    cheats: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.assignment[:2]}-{self.path.stem}"
 
 
 def cases(kind: str, assignment: str = "*") -> list[Case]:
-    """The cases of a kind, `right` or `wrong`."""
+    """The cases of a kind: right, wrong or cheat."""
     return [_case(path) for path in sorted((HERE / kind).glob(f"{assignment}/*.py"))]
 
 
@@ -46,8 +48,9 @@ def case(kind: str, assignment: str, name: str) -> Case:
 
 def _case(path: Path) -> Case:
     text = path.read_text(encoding="utf-8")
-    found = [re.search(rf"^{label}: *(.*)$", text, re.MULTILINE) for label in ("Caught by", "Says")]
-    return Case(path, path.parent.name, *(match.group(1) if match else "" for match in found))
+    found = [re.search(rf"^{label}: *(.*)$", text, re.MULTILINE) for label in ("Caught by", "Says", "Cheats")]
+    check, says, cheats = (match.group(1) if match else "" for match in found)
+    return Case(path.parent.parent.name, path, path.parent.name, check, says, tuple(filter(None, cheats.split(", "))))
 
 
 def filled(assignment: str, student: NotebookNode, case: Case | None = None) -> NotebookNode:

@@ -71,7 +71,7 @@ check("02.accept_or_reject", accept_or_reject, hidden=True)
 # <summary>Expected output</summary>
 #
 # A picture in which your dots lie on the line min(1, p/q), and
-# `✓ 02.accept_or_reject: 67 decisions are right, u within 0.0001 of each threshold among them`
+# `✓ 02.accept_or_reject: 127 decisions are right, u within 0.0001 of each threshold among them`
 #
 # </details>
 

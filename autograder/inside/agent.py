@@ -1,0 +1,230 @@
+"""Answers the judge's calls beside the student's code. Everything here is in the student's hands: the judge believes none of it.
+
+The judge sends {"do": what, …} and gets {"done": value} or {"raised": …}. Meanwhile the student's code may ask for the judge's
+objects, {"ask": n, "method": name, "args": […]}, which is answered by {"answer": value}, by {"raise": [type, text]} or by
+{"stop": True}, when the judge has seen enough. Both may be nested: while it waits for an answer, the agent serves calls.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import linecache
+import operator
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import lent
+import probes
+import wire
+from printed import FirstLines
+
+CELL = "<cell "  # file names of the student's code
+MOST_OBJECTS = 10_000
+ONLY_FRAMES = 60  # of a traceback are looked through
+
+
+class Stopped(BaseException):
+    """The judge has seen enough. Not an Exception, so that `except Exception` lets it through."""
+
+
+class Remote:
+    """An object of the judge's. It can be called, and so can its methods; it has nothing else."""
+
+    def __init__(self, agent: Agent, number: int):
+        self._agent, self._number = agent, number
+
+    def __call__(self, *args: Any) -> Any:
+        return self._agent.ask(self._number, "__call__", args)
+
+    def __getattr__(self, name: str) -> Callable:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args: self._agent.ask(self._number, name, args)
+
+
+class Shell:
+    """What a magic in a cell finds in place of IPython: nothing happens, and the code under a cell magic runs."""
+
+    def __init__(self, run: Callable[[str], None]):
+        self._run = run
+
+    def run_cell_magic(self, name: str, line: str, cell: str) -> None:
+        if name in ("time", "timeit", "capture", "prun"):
+            self._run(cell)
+
+    def __getattr__(self, name: str) -> Callable:
+        return lambda *_args, **_kwargs: None
+
+
+class Agent:
+    def __init__(self, end: socket.socket):
+        self._wire = wire.Connection(end, self._export, self._own, lambda number: Remote(self, number))
+        self._objects: dict[int, Any] = {}
+        self._numbers: dict[int, int] = {}  # id → number; the objects live as long as this table
+        self._tables, self._known = 0, [{}, {}]
+        self.printed = FirstLines()
+        self.names: dict[str, Any] = {"__name__": "__main__", "get_ipython": lambda: Shell(self._run)}
+
+    def serve(self) -> None:
+        """Until the judge hangs up."""
+        with contextlib.redirect_stdout(self.printed), contextlib.redirect_stderr(self.printed):
+            while True:
+                try:
+                    message = self._wire.receive()
+                except wire.Closed:
+                    return
+                self._handle(message)
+
+    def ask(self, number: int, method: str, args: tuple) -> Any:
+        self._wire.send({"ask": number, "method": method, "args": list(args)})
+        while "do" in (message := self._wire.receive()):
+            self._handle(message)
+        if "answer" in message:
+            return message["answer"]
+        if "raise" in message:
+            name, text = message["raise"]
+            raise getattr(builtins, name)(text)
+        raise Stopped
+
+    def _handle(self, message: dict) -> None:
+        try:
+            action = getattr(self, "_do_" + message.pop("do"))
+            reply = {"done": action(**message)}
+        except Stopped:
+            reply = {"stopped": True}
+        except BaseException as error:
+            reply = {"raised": _described(error)}
+        try:
+            self._wire.send(reply)
+        except wire.Malformed as error:
+            self._wire.send({"raised": {"type": "NotPlain", "text": str(error), "line": "", "stub": ""}})
+
+    # -- what the judge asks for ---------------------------------------------------------------------------------------
+
+    def _do_cell(self, name: str, source: str) -> None:
+        self._run(source, name)
+
+    def _do_defined(self, name: str) -> bool:
+        return callable(self.names.get(name))
+
+    def _do_call(self, function: Any, args: list) -> Any:
+        return self._target(function)(*args)
+
+    def _do_get(self, of: Any, name: str) -> Any:
+        value = getattr(of, name)
+        return {"method": True} if callable(value) else {"value": value}
+
+    def _do_method(self, of: Any, name: str, args: list) -> Any:
+        return getattr(of, name)(*args)
+
+    def _do_probe(self, name: str, args: list) -> Any:
+        return getattr(probes, name)(*args)
+
+    def _do_printed(self) -> str:
+        return self.printed.take()
+
+    def _do_steps(self, function: Any, prefixes: list, k: int, models: list, rng: int) -> dict:
+        """One step for each prefix, with models and randomness that were lent. `odd`: the first result that is no list of whole
+        numbers; what comes behind it is not run."""
+        step, asked = self._target(function), [lent.Memo(model) for model in models]
+        stream = lent.Stream(lambda: rng.block(), lambda probs: rng.categorical(probs))
+        found: list[list[int]] = []
+        for prefix in prefixes:
+            result = step(prefix, *asked, k, stream)
+            try:
+                found.append([int(operator.index(token)) for token in result])
+            except TypeError:
+                return {"found": found, "odd": [result]}
+        return {"found": found, "odd": []}
+
+    def _do_branches(self, function: Any, prefix: tuple, k: int, models: list, tables: int, script: list) -> list:
+        """One step under a script, and the branches beside it. `tables` tells which models belong together: what is known of one is
+        kept for its next branch."""
+        if tables != self._tables:
+            self._tables, self._known = tables, [{}, {}]
+        found, scripts = [], [script]
+        while scripts:
+            asked = [lent.Memo(model, known) for model, known in zip(models, self._known)]
+            rng, result, refused, chosen = lent.Scripted(scripts[0]), None, False, scripts.pop(0)
+            try:
+                result = self._target(function)(prefix, *asked, k, rng)
+            except lent.Refused:
+                refused = True
+            found.append([chosen, result, rng.log, [list(memo.called) for memo in asked], refused])
+            if len(found) == 1 and not refused:
+                scripts = rng.siblings()
+        return found
+
+    # -- objects -------------------------------------------------------------------------------------------------------
+
+    def _target(self, function: Any) -> Any:
+        return self.names[function] if type(function) is str else function
+
+    def _export(self, value: Any) -> dict:
+        if isinstance(value, Remote):
+            return {"own": value._number}
+        if callable(value) or type(value).__module__ == "__main__":
+            number = self._numbers.setdefault(id(value), len(self._objects))
+            if number not in self._objects:
+                if len(self._objects) >= MOST_OBJECTS:
+                    raise wire.Malformed(f"more than {MOST_OBJECTS} objects")
+                self._objects[number] = value
+            return {"ref": number}
+        raise wire.Malformed(f"{_kind(value)} is no plain data: return numbers, lists of numbers, arrays or tensors")
+
+    def _own(self, number: int) -> Any:
+        return self._objects[number]
+
+    # -- cells ---------------------------------------------------------------------------------------------------------
+
+    def _run(self, source: str, name: str = "magic") -> None:
+        place = f"{CELL}{name}>"
+        linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
+        exec(compile(_without_magics(source), place, "exec"), self.names)
+
+
+def _without_magics(source: str) -> str:
+    """Python that parses is Python; of what does not, IPython makes calls of `get_ipython()`."""
+    try:
+        compile(source, "<cell>", "exec")
+        return source
+    except (SyntaxError, ValueError):
+        from IPython.core.inputtransformer2 import TransformerManager
+
+        return TransformerManager().transform_cell(source)
+
+
+def _described(error: BaseException) -> dict:
+    try:
+        text = str(error)
+    except BaseException:  # theirs, too
+        text = ""
+    found, stub = None, ""
+    for number, (frame, line) in enumerate(traceback.walk_tb(error.__traceback__)):
+        if number > ONLY_FRAMES:
+            break
+        if frame.f_code.co_filename.startswith(CELL):
+            found, stub = (frame.f_code, line), frame.f_code.co_qualname.rpartition("<locals>.")[2]
+    kind, shown = type(error).__name__, ""
+    if isinstance(error, SyntaxError):
+        found, shown = None, f"{kind} in line {error.lineno}: {(error.text or '').strip()[:120]}"
+    if found is not None:
+        code, line = found
+        text_there = linecache.getline(code.co_filename, line).strip()[:120]
+        shown = f"{kind} in {code.co_name}, line {line}" + (f": {text_there}" if text_there else "")
+    bases = [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"]
+    return {"type": kind, "bases": bases, "text": text[:1000], "line": shown, "stub": stub if "NotImplementedError" in bases else ""}
+
+
+def _kind(value: Any) -> str:
+    kind = type(value)
+    return f"an object of type {getattr(kind, '__name__', '?')}"[:80]
+
+
+def main(end: socket.socket) -> None:
+    sys.setrecursionlimit(3000)
+    Agent(end).serve()

@@ -1,0 +1,118 @@
+"""Models and randomness lent to the student's side for thousands of steps: every number still comes from the judge, in advance."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+EXACT = 1e-6  # by which the sum of float32 probabilities may miss 1
+CELLS = 6  # into which [0, 1) is cut
+INSIDE = 1e-4  # far above float32's rounding of a threshold, far below the width of a cell
+HALVES = [1 / (2 * CELLS)] * (2 * CELLS)  # a number just inside either end of each cell stands for half of it
+MOST_UNIFORMS = 4  # in a step that is enumerated
+
+
+def half(index: int) -> float:
+    """The number that stands for a half cell."""
+    cell, right = divmod(index, 2)
+    return (cell + 1) / CELLS - INSIDE if right else cell / CELLS + INSIDE
+
+
+def pick(weights: Sequence[float], u: float) -> int:
+    """The index in whose part of [0, 1) the number u falls; never one of weight 0."""
+    total, last = 0.0, 0
+    for index, weight in enumerate(weights):
+        if weight > 0:
+            total, last = total + weight, index
+            if u < total:
+                return index
+    return last
+
+
+class Memo:
+    """A model that is asked about each prefix once. `called`: the prefixes that the student's code asked about."""
+
+    def __init__(self, ask: Callable[[Any], list[float]], known: dict[tuple[int, ...], list[float]] | None = None):
+        self._ask, self._known, self.called = ask, {} if known is None else known, set()
+
+    def __call__(self, prefix: Sequence[int]) -> list[float]:
+        try:
+            key = tuple(map(operator.index, prefix))
+        except TypeError:
+            return self._ask(prefix)  # the judge says what is wrong
+        if key not in self._known:
+            self._known[key] = self._ask(key)
+        self.called.add(key)
+        return self._known[key].copy()
+
+
+class Stream:
+    """The rng over numbers that come in blocks. `refuse` gets weights that are no distribution."""
+
+    def __init__(self, more: Callable[[], Sequence[float]], refuse: Callable[[Any], int]):
+        self._numbers, self._refuse = _flatten(more), refuse
+
+    def uniform(self) -> float:
+        return next(self._numbers)
+
+    def categorical(self, probs: Any) -> int:
+        try:
+            weights = list(map(float, probs))
+        except (TypeError, ValueError):
+            return self._refuse(probs)
+        if not weights or min(weights) < 0 or not abs(sum(weights) - 1) <= EXACT:
+            return self._refuse(weights)
+        return pick(weights, next(self._numbers))
+
+
+class Refused(BaseException):
+    """The judge will not like what was drawn from. Not an Exception, so that the student's code lets it through."""
+
+
+class Scripted:
+    """The rng of one branch of an enumeration: draws as the script has it, and behind its end the first alternative.
+
+    log: the weights of every draw, None for a uniform number; chosen: what was taken of each.
+    """
+
+    def __init__(self, script: Sequence[int]):
+        self._script, self.log, self.chosen = script, [], []
+
+    def uniform(self) -> float:
+        self.log.append(None)
+        if self.log.count(None) > MOST_UNIFORMS:
+            raise Refused
+        return half(self._pick(HALVES))
+
+    def categorical(self, probs: Any) -> int:
+        try:
+            weights = list(map(float, probs))
+        except (TypeError, ValueError):
+            self.log.append(probs)
+            raise Refused from None
+        self.log.append(weights)
+        if not weights or min(weights) < -1e-9 or not abs(sum(weights) - 1) <= EXACT:
+            raise Refused
+        return self._pick(weights)
+
+    def _pick(self, weights: Sequence[float]) -> int:
+        at = len(self.log) - 1
+        index = self._script[at] if at < len(self._script) else next(i for i, weight in enumerate(weights) if weight > 0)
+        if index >= len(weights):
+            raise Refused
+        self.chosen.append(index)
+        return index
+
+    def siblings(self) -> list[list[int]]:
+        """The scripts of the branches that differ from this one in the last draw alone, and come behind it."""
+        if not self.chosen:
+            return []
+        *before, last = self.chosen
+        weights = self.log[len(before)] or HALVES
+        return [[*before, index] for index in range(last + 1, len(weights)) if weights[index] > 0]
+
+
+def _flatten(more: Callable[[], Sequence[float]]) -> Iterator[float]:
+    while True:
+        yield from more()

@@ -1,0 +1,278 @@
+"""The judge: runs an exercise's checks in this process on a submission whose code runs in the sandbox.
+
+Checks, models, random numbers, expected values and marks never leave this side; see `session` for what crosses, and `sandbox` for the
+other side.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import hmac
+import importlib
+import time
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from autograder import course, rebuilding
+from autograder.checks import core
+from autograder.marks import CheckMark, Mark
+from autograder.sandbox import Limits, Sandbox
+from autograder.session import Lost, RemoteFunction, Session
+
+CELL_SECONDS = 10.0  # for a cell outside the checks
+LOAD_SECONDS = 60.0  # for all of them, cells that must be left out and a new child each time included
+
+
+@dataclass(frozen=True)
+class Settings:
+    """unsafe: without bubblewrap; seconds: on the clock, for all checks of a submission together."""
+
+    unsafe: bool = False
+    seconds: float = 300.0
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A graded cell of an exercise: the check that it makes, and the names of what it is made on."""
+
+    grade_id: str
+    points: float
+    check: str
+    functions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A submission ready to be judged, plain data that can go to another machine. cells: (name, source) of the code to run."""
+
+    student: str
+    assignment: str
+    tasks: tuple[Task, ...]
+    cells: tuple[tuple[str, str], ...]
+    seed: int
+    submission: str
+    version: str
+    notes: tuple[str, ...] = ()
+
+    def mark(self, status: str, checks: tuple[CheckMark, ...], notes: tuple[str, ...] = ()) -> Mark:
+        return Mark(self.student, self.assignment, status, checks, (*self.notes, *notes), self.submission, self.version)
+
+    def nothing(self, status: str, why: str) -> Mark:
+        """The mark where nothing could be run."""
+        return self.mark(status, tuple(CheckMark(t.check, t.grade_id, 0.0, t.points, why) for t in self.tasks), (why,) if why else ())
+
+
+class NotJudged(Exception):
+    """A submission that has a mark before any of it is run."""
+
+    def __init__(self, mark: Mark):
+        super().__init__(mark.message)
+        self.mark = mark
+
+
+class Exercise:
+    """What all submissions of an assignment have in common.
+
+    Raises:
+        ValueError: if a graded cell does not begin with `check("NN.name", function, …)`, or there is no such check.
+    """
+
+    def __init__(self, assignment: str, release: NotebookNode, secret: str = ""):
+        self.assignment, self.release, self._secret = assignment, release, secret
+        self.tasks = tuple(_task(cell) for cell in release.cells if cell.metadata.get("nbgrader", {}).get("grade"))
+        unknown = {task.check for task in self.tasks} - set(core.names(assignment[:2]))
+        if unknown:
+            raise ValueError(f"{assignment} asks for checks that there are not: {', '.join(sorted(unknown))}")
+        self.version = self._version()
+
+    def blank(self, why: str) -> tuple[CheckMark, ...]:
+        """The checks of a submission of which nothing could be run."""
+        return tuple(CheckMark(task.check, task.grade_id, 0.0, task.points, why) for task in self.tasks)
+
+    def job(self, student: str, content: bytes, notes: tuple[str, ...] = ()) -> Job:
+        """The job of a notebook file's content; notes come before its own.
+
+        Raises:
+            NotJudged: if it is no notebook.
+        """
+        digest = hashlib.sha256(content).hexdigest()
+        job = Job(student, self.assignment, self.tasks, (), self.seed(student), digest, self.version, notes)
+        try:
+            notebook, remarks = rebuilding.rebuild(rebuilding.parse(content), self.release)
+        except rebuilding.Unreadable as error:
+            raise NotJudged(job.nothing(error.status, str(error))) from None
+        code = [c for c in notebook.cells if c.cell_type == "code" and not c.metadata.get("nbgrader", {}).get("grade")]
+        cells = tuple((c.metadata.get("nbgrader", {}).get("grade_id", c.id), c.source) for c in code)
+        return replace(job, cells=cells, notes=(*notes, *remarks))
+
+    def seed(self, student: str) -> int:
+        """What a student's fixtures and samples are made from: nobody without the secret can know it, and it can be repeated."""
+        return 1 + int.from_bytes(self._keyed(f"{student}/{self.assignment}")[:4], "big")
+
+    def _keyed(self, text: str) -> bytes:
+        return hmac.new(self._secret.encode(), text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
+
+    def _version(self) -> str:
+        """Changes with everything that can change a mark: the chapter's checks, what they import, the judge, the notebook, the secret."""
+        found = hashlib.sha256(course.text(self.release).encode() + self._keyed("version"))
+        chapter = next(Path(core.__file__).parent.glob(f"{self.assignment[:2]}_*.py")).stem
+        for name in sorted(_imported(f"autograder.checks.{chapter}") | _imported(__name__)):
+            found.update(_file(name).read_bytes())
+        for path in sorted((Path(__file__).parent / "inside").glob("*.py")):
+            found.update(path.read_bytes())
+        return found.hexdigest()[:12]
+
+
+def _task(cell: NotebookNode) -> Task:
+    match ast.parse(cell.source).body[:1]:
+        case [ast.Expr(ast.Call(func=ast.Name("check"), args=[ast.Constant(str(name)), _, *_] as given))]:
+            functions = tuple(ast.unparse(function) for function in given[1:])
+            return Task(cell.metadata.nbgrader.grade_id, float(cell.metadata.nbgrader.points), name, functions)
+    raise ValueError(f'the graded cell {cell.metadata.nbgrader.grade_id} does not begin with check("NN.name", function, …)')
+
+
+@cache
+def _imported(module: str) -> frozenset[str]:
+    """A module of this project with all of this project's that it imports, directly or not."""
+    found, todo = set(), [module]
+    while todo:
+        name = todo.pop()
+        if name in found or not name.startswith(("autograder", "specdec")) or not _file(name).is_file():
+            continue
+        found.add(name)
+        for node in ast.walk(ast.parse(_file(name).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                todo += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                todo += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return frozenset(found)
+
+
+@cache
+def _file(module: str) -> Path:
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return Path("/nonexistent")  # a name in a module, not a module
+    return Path(spec.origin) if spec and spec.origin else Path("/nonexistent")
+
+
+# -- one submission ----------------------------------------------------------------------------------------------------
+
+
+class Judge:
+    """Judges submissions, one after the other, in one warm sandbox.
+
+    Raises:
+        SandboxError: if there can be none here; from `judge`, if it broke.
+    """
+
+    def __init__(self, settings: Settings = Settings()):
+        self._settings, self._sandbox = settings, Sandbox(settings.limits, settings.unsafe)
+
+    def judge(self, job: Job) -> Mark:
+        work = _Work(self._sandbox, list(job.cells), time.monotonic() + self._settings.seconds)
+        try:
+            checks = tuple(work.check(task, job.seed) for task in job.tasks)
+            return job.mark(work.status, checks, tuple(work.notes.values()))
+        finally:
+            work.close()
+
+    def close(self) -> None:
+        self._sandbox.close()
+
+
+class _Work:
+    """One submission's cells in a child, and in another one when a check has lost it."""
+
+    def __init__(self, sandbox: Sandbox, cells: list[tuple[str, str]], deadline: float):
+        self._sandbox, self._cells, self._deadline = sandbox, cells, deadline
+        self._session: Session | None = None
+        self.status = "graded"
+        self.notes: dict[str, str] = {}  # of cells that raised
+
+    def check(self, task: Task, seed: int) -> CheckMark:
+        began = time.perf_counter()
+        try:
+            session = self._ready()
+            with session.time_limit(max(0.1, self._deadline - time.monotonic())):
+                functions = [self._function(session, name) for name in task.functions]
+                result = core.run(task.check, *functions, seed=seed, host=session)
+        except core.Wrong as wrong:
+            result = wrong.result
+        except core.OutOfTime as late:
+            result = core.Result(False, str(late))
+        except core.Elsewhere as error:  # outside any call: somebody meddles with the conversation
+            result = core.Result(False, f"your code raised {error.kind} where none of it was asked for")
+        if self._session is not None and self._session.lost:
+            self._lost(self._session)
+        credit = 1.0 if result.passed else min(max(result.credit, 0.0), 1.0)
+        shown: dict[str, Any] = {
+            name: getattr(result, name) for name in ("message", "expected", "got", "hint", "printed", "picture")
+        }
+        seconds = round(time.perf_counter() - began, 3)
+        return CheckMark(task.check, task.grade_id, credit * task.points, task.points, **shown, seed=seed, seconds=seconds)
+
+    def _function(self, session: Session, name: str) -> RemoteFunction:
+        if session.request("defined", name=name) is not True:
+            why = "; ".join(self.notes.values())
+            raise core.Wrong(f"{name} is not defined", f"a cell that defines {name}", why, "Run all cells of your notebook anew.")
+        return RemoteFunction(session, name)
+
+    def _ready(self) -> Session:
+        """A child in which all cells have run, but for those that never end or end the process."""
+        began = time.monotonic()
+        while self._session is None:
+            if time.monotonic() > min(began + LOAD_SECONDS, self._deadline):
+                self.status = "timeout"
+                raise core.OutOfTime(LOAD_SECONDS)
+            self._session = session = Session(self._sandbox.open())
+            for name, source in list(self._cells):
+                try:
+                    with session.time_limit(CELL_SECONDS):
+                        session.request("cell", name=name, source=source)
+                except core.Elsewhere as error:
+                    self.notes[name] = f"the cell {name} raised {error.kind}: {str(error)[:200]}"
+                except (core.OutOfTime, Lost) as error:
+                    self.notes[name] = f"the cell {name}: {error}"
+                    self._cells.remove((name, source))
+                    self._lost(session)
+                    break
+        return self._session
+
+    def _lost(self, session: Session) -> None:
+        self.status = "timeout" if session.lost == "late" or self.status == "timeout" else "crashed"
+        self.close()
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+def released(assignment: str) -> NotebookNode:
+    """The student notebook in chapters/."""
+    return nbformat.read(course.ROOT / "chapters" / assignment / f"{course.NOTEBOOK}.ipynb", as_version=4)
+
+
+def grade_one(path: Path, assignment: str, student: str, settings: Settings = Settings(), secret: str = "") -> Mark:
+    """One notebook file, in a sandbox of its own."""
+    exercise = Exercise(assignment, released(assignment), secret)
+    try:
+        job = exercise.job(student, rebuilding.read_bytes(path))
+    except rebuilding.Unreadable as error:
+        return Job(student, assignment, exercise.tasks, (), 0, "", exercise.version).nothing(error.status, str(error))
+    except NotJudged as reason:
+        return reason.mark
+    judge = Judge(settings)
+    try:
+        return judge.judge(job)
+    finally:
+        judge.close()

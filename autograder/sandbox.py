@@ -1,0 +1,191 @@
+"""A student's code apart from everything: bubblewrap around a warm Python (`inside/zygote.py`) that forks a child for each submission.
+
+A child sees the system's libraries and Python, read-only, an empty /tmp of limited size, and the one socket on which it answers. It
+has no network, no other process in sight, no environment, a user of its own without rights, and limits on memory, processor time,
+processes, files and open descriptors. When it is closed, the kernel ends everything that it started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+INSIDE = Path(__file__).parent / "inside"
+SITE = "/site"
+# Modules of the course that the exercises' given cells import; what they import of the rest is there, and does nothing.
+GIVEN = {"autograder.checks.tiny": Path(__file__).parent / "checks" / "tiny.py"}
+FIRST_UID = 60_000  # users that nobody has; each sandbox its own, so that they do not share a limit
+START = 120.0  # seconds for Python and torch to start in
+
+
+class SandboxError(RuntimeError):
+    """The sandbox itself does not work; nobody's submission is to blame."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one submission. memory: bytes beyond what Python and torch have; disk: bytes of /tmp and of a file; cpu_seconds: of one
+    child, its own processes counted each for itself; processes: at one time."""
+
+    memory: int = 2**30
+    disk: int = 2**25
+    cpu_seconds: int = 600
+    processes: int = 32
+
+
+@cache
+def unavailable() -> str:
+    """Why there can be no sandbox here; empty if there can."""
+    if sys.platform != "linux":
+        return f"bubblewrap needs Linux, and this is {sys.platform}"
+    if shutil.which("bwrap") is None:
+        return "bubblewrap is not installed (on Debian or Ubuntu: sudo apt install bubblewrap)"
+    tried = subprocess.run([*_bwrap(), "true"], capture_output=True, text=True)
+    if tried.returncode:
+        return f"bubblewrap does not run here: {tried.stderr.strip() or tried.returncode}"
+    return ""
+
+
+def _bwrap() -> list[str]:
+    """The command that everything inside is run by. As root it needs no user namespace: the children get a user of their own."""
+    users = ["--unshare-user", "--uid", "1000", "--gid", "1000", "--cap-add", "CAP_SYS_ADMIN"]
+    if os.getuid() == 0:
+        users = ["--cap-drop", "ALL", *(f"--cap-add={cap}" for cap in ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"))]
+        users = [part for word in users for part in word.split("=")]
+    python, libraries = Path(sys.base_prefix).resolve(), Path(sysconfig.get_path("purelib")).resolve()
+    seen = [p for p in ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/alternatives", "/etc/ld.so.cache") if Path(p).exists()]
+    binds = [part for p in seen for part in (("--symlink", os.readlink(p), p) if Path(p).is_symlink() else ("--ro-bind", p, p))]
+    if not python.is_relative_to("/usr"):
+        above = [str(folder) for folder in reversed(python.parents) if folder != folder.parent]  # which only root may enter, as /root
+        binds += [part for folder in above for part in ("--perms", "0755", "--dir", folder)]
+        binds += ["--ro-bind", str(python), str(python)]
+    environment = {
+        "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/tmp", "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg", "MPLCONFIGDIR": "/tmp",
+        "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
+    }  # fmt: skip
+    return [
+        "bwrap", *users, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--hostname", "sandbox",
+        "--die-with-parent", "--new-session", "--clearenv",
+        *(part for name, value in environment.items() for part in ("--setenv", name, value)),
+        *binds, "--ro-bind", str(libraries), SITE, "--ro-bind", str(INSIDE), "/inside",
+        *(part for name, path in GIVEN.items() for part in ("--ro-bind", str(path), f"/given/{name}.py")),
+        "--proc", "/proc", "--dev", "/dev", "--size", str(2**20), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp", "--",
+    ]  # fmt: skip
+
+
+def open_to_all() -> bool:
+    """Whether another user may read Python and its libraries where they lie; without bubblewrap a child of root's must."""
+    folders = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib")] + [INSIDE]
+    return all(folder.stat().st_mode & 0o005 == 0o005 for path in folders for folder in (path, *path.parents))
+
+
+class Sandbox:
+    """A warm Python, in bubblewrap or, with unsafe, in no more than a process of its own: another user's, where it is root's and can be.
+
+    Raises:
+        SandboxError: if it does not start.
+    """
+
+    def __init__(self, limits: Limits = Limits(), unsafe: bool = False):
+        if not unsafe and unavailable():
+            raise SandboxError(unavailable())
+        self._count, self._buffer, self._ended = 0, b"", {}
+        another = os.getuid() == 0 and (not unsafe or open_to_all())
+        uid = FIRST_UID + os.getpid() % 5000 if another else 0
+        given = {name: str(path) if unsafe else f"/given/{name}.py" for name, path in GIVEN.items()}
+        settings = json.dumps({**asdict(limits), "namespaces": not unsafe, "uid": uid, "given": given})
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            python = os.path.realpath(sys.executable)
+            place, site = (str(INSIDE), sysconfig.get_path("purelib")) if unsafe else ("/inside", SITE)
+            command = [python, "-I", f"{place}/zygote.py", str(theirs.fileno()), site, settings]
+            self._process = subprocess.Popen(
+                command if unsafe else [*_bwrap(), *command], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+                env={"PATH": os.environ.get("PATH", os.defpath), "OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
+        self._wait("ready", None, START)
+
+    def open(self) -> Child:
+        """A fresh child for a submission."""
+        self._count += 1
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [json.dumps({"open": self._count}).encode() + b"\n"], [theirs.fileno()])
+            self._wait("opened", self._count, 10)
+        return Child(self, self._count, ours)
+
+    def end(self, number: int, patience: float = 0.0) -> int | None:
+        """Kills a child, after some seconds of patience, and waits until it is gone: its status, as `subprocess` has it."""
+        if patience and number not in self._ended:
+            try:
+                return self._wait("ended", number, patience)["status"]
+            except TimeoutError:
+                pass  # it is killed then
+        if number not in self._ended:
+            self._control.sendall(json.dumps({"kill": number}).encode() + b"\n")
+            self._wait("ended", number, 10)
+        return self._ended.pop(number)
+
+    def cpu_seconds(self, number: int) -> float:
+        """Of a child and all that it started; 0 if it is gone, or nobody can know. A sandbox has one child at a time."""
+        if number in self._ended:
+            return 0.0
+        self._control.sendall(json.dumps({"cpu": number}).encode() + b"\n")
+        return self._wait("cpu", number, 10)["seconds"]
+
+    def _wait(self, what: str, number: int | None, seconds: float) -> dict:
+        deadline = time.monotonic() + seconds
+        while True:
+            while b"\n" in self._buffer:
+                line, self._buffer = self._buffer.split(b"\n", 1)
+                message = json.loads(line)
+                if "ended" in message:
+                    self._ended[message["ended"]] = message["status"]
+                if what in message and number in (None, message[what]):
+                    return message
+            self._control.settimeout(max(0.01, deadline - time.monotonic()))
+            data = self._control.recv(4096)
+            if not data:
+                self._process.wait()
+                raise SandboxError(f"the sandbox ended: {self._process.stderr.read().decode(errors='replace').strip()[-500:]}")
+            self._buffer += data
+
+    def close(self) -> None:
+        self._control.close()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._process.stderr.close()
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Child:
+    """A submission's process, and the judge's end of its socket."""
+
+    def __init__(self, sandbox: Sandbox, number: int, end: socket.socket):
+        self._sandbox, self._number, self.socket = sandbox, number, end
+
+    def cpu_seconds(self) -> float:
+        """Processor time that it has used."""
+        return self._sandbox.cpu_seconds(self._number)
+
+    def close(self, patience: float = 0.0) -> int | None:
+        """Ends the process and all that it started. Returns its status: negative for a signal."""
+        self.socket.close()
+        return self._sandbox.end(self._number, patience)

@@ -1,0 +1,460 @@
+"""The judge and the sandbox: what crosses between them, what a child cannot do, and that whatever it does costs only itself."""
+
+import importlib
+import json
+import os
+import random
+import socket
+import struct
+import subprocess
+import time
+
+import psutil
+import pytest
+import torch
+
+from autograder import course, marks, sandbox, zoo
+from autograder.checks import core
+from autograder.inside import lent, wire
+from autograder.judge import Exercise, Judge, Settings, released
+from autograder.sandbox import Limits, Sandbox
+from autograder.session import Lost, RemoteFunction, RemoteObject, Session
+from autograder.zoo import verdicts
+
+needs_sandbox = pytest.mark.skipif(bool(sandbox.unavailable()), reason=f"no sandbox: {sandbox.unavailable()}")
+A = "02-rejection-rule"
+
+
+# -- the wire ----------------------------------------------------------------------------------------------------------
+
+
+def refuse(value):
+    raise wire.Malformed(f"{value!r}")
+
+
+@pytest.fixture
+def ends():
+    """Two connected ends, each naming its objects by a number."""
+    pair = socket.socketpair()
+    yield [wire.Connection(end, refuse, refuse, refuse) for end in pair], pair
+    for end in pair:
+        end.close()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, 0, -3, 2**53 + 1, -(2**200), 0.1, 1e300, float("inf"), "ä\n", [1, [2.5, None]], (1, (2,)), {(1, 2): [3], "a": ()}, [], {}],
+    ids=repr,
+)
+def test_plain_data_arrive_as_they_were(ends, value):
+    (a, b), _ = ends
+    a.send({"value": value})
+    found = b.receive()["value"]
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.bool])
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3, 4)])
+def test_tensors_arrive_bit_by_bit(ends, dtype, shape):
+    (a, b), _ = ends
+    tensor = (torch.randn(shape) * 10).to(dtype)
+    a.send([tensor, tensor.mT if len(shape) > 1 else tensor, dtype])
+    same, turned, kind = b.receive()
+    assert torch.equal(same, tensor)
+    assert torch.equal(turned, tensor.mT if len(shape) > 1 else tensor)
+    assert (same.dtype, kind) == (dtype, dtype)
+
+
+def test_numpy_arrives_as_arrays_and_numbers(ends):
+    np = pytest.importorskip("numpy")
+    (a, b), _ = ends
+    a.send([np.arange(3.0), np.float32(0.5), np.int64(7), np.bool_(True)])
+    array, *numbers = b.receive()
+    assert array.tolist() == [0, 1, 2]
+    assert numbers == [0.5, 7, True]
+    assert [type(n) for n in numbers] == [float, int, bool]
+
+
+class Impostor(list):
+    def __eq__(self, other):
+        return True
+
+
+@pytest.mark.parametrize("value", [object(), Impostor([1]), {1, 2}, 10**5000, lambda: 1, b"bytes", [[object()]]], ids=type)
+def test_what_is_no_plain_data_is_not_sent(ends, value):
+    (a, _), _ = ends
+    with pytest.raises(wire.Malformed):
+        a.send(value)
+
+
+BAD = [
+    b"not json", b"NaN", b'{"a": 1, "b": 2}', b'{"int": "0x' + b"f" * 5000 + b'"}', b'{"float": "1.0"}', b'{"dict": 3}',
+    b'{"dict": [[[], 1]]}', b'{"array": ["torch", "float64", [1000000], 0, 0]}', b'{"array": ["torch", "object", [1], 0, 8]}',
+    b'{"array": ["os", "int8", [0], 0, 0]}', b'{"array": ["torch", "float64", [-1], 0, 0]}', b'{"ref": "x"}', b'{"own": 0}',
+    b"[" * 100_000, b'{"pickle": "gASVAAAA"}', b"\xff\xfe", b"",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BAD, ids=lambda text: repr(text[:24]))
+def test_what_is_no_message_is_malformed(ends, text):
+    (_, b), (raw, _) = ends
+    raw.sendall(struct.pack("<II", len(text), 0) + text)
+    with pytest.raises(wire.Malformed):
+        b.receive()
+
+
+def test_a_frame_beyond_all_bounds_is_refused_before_it_is_read(ends):
+    (_, b), (raw, _) = ends
+    raw.sendall(struct.pack("<II", 2**31, 2**31))
+    with pytest.raises(wire.Malformed, match="a frame of"):
+        b.receive()
+
+
+def test_noise_is_malformed_or_closed_and_nothing_else():
+    noise = random.Random(0)
+    for _ in range(300):
+        end, there = socket.socketpair()
+        with end, there:
+            text = bytes(noise.choices(b'[]{}",:0123456789.e"refownarraydicttuple\x00\xff', k=noise.randrange(80)))
+            end.sendall(struct.pack("<II", len(text), 0) + text)
+            end.shutdown(socket.SHUT_WR)
+            try:
+                wire.Connection(there, refuse, refuse, refuse).receive()
+            except (wire.Malformed, wire.Closed):
+                continue
+
+
+def test_a_frame_that_stops_half_way_can_be_waited_for_again(ends):
+    (a, b), (raw, there) = ends
+    a.send([1, 2, 3])
+    frame = there.recv(1000)
+    there.settimeout(0.01)
+    raw.sendall(frame[:11])
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            b.receive()
+    raw.sendall(frame[11:])
+    assert b.receive() == [1, 2, 3]
+
+
+# -- lent numbers ------------------------------------------------------------------------------------------------------
+
+
+def test_a_pick_never_has_no_weight_and_has_its_share():
+    weights = [0.0, 0.25, 0.0, 0.75, 0.0]
+    picks = [lent.pick(weights, (i + 0.5) / 1000) for i in range(1000)]
+    assert (picks.count(1), picks.count(3)) == (250, 750)
+    assert lent.pick(weights, 1.0) == 3  # rounding may leave a number beyond the last sum
+
+
+def test_siblings_are_the_branches_that_come_next():
+    rng = lent.Scripted([1])
+    assert rng.categorical([0.5, 0.5, 0.0]) == 1
+    assert rng.categorical([0.0, 0.5, 0.25, 0.0, 0.25]) == 1
+    assert rng.siblings() == [[1, 2], [1, 4]]
+
+
+# -- the sandbox -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def box():
+    with Sandbox() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def open_box():
+    """The negative control: what a child may do without the sandbox."""
+    with Sandbox(unsafe=True) as sandbox:
+        yield sandbox
+
+
+def ask(box, source, *args, seconds=10.0):
+    """f(*args) in a child that has run `source`."""
+    session = Session(box.open())
+    try:
+        with session.time_limit(seconds):
+            session.request("cell", name="a", source=source)
+            return RemoteFunction(session, "f")(*args)
+    finally:
+        session.close()
+
+
+@needs_sandbox
+def test_a_child_sees_nothing_of_the_machine(box, open_box, monkeypatch):
+    source = "import os\ndef f(path):\n    return [os.path.exists(path), sorted(os.environ), os.listdir('/proc'), os.listdir('/tmp')]"
+    ours = str(course.ROOT)
+    there, environment, processes, files = ask(box, source, ours)
+    assert not there
+    assert (processes, files) == ([], [])
+    assert not {"SPECDEC_CANARY", "AUTOGRADER_SECRET", "HOSTNAME", "USER"} & set(environment)
+    assert ask(open_box, source, ours)[0], "without a sandbox the course must be in sight, or this test shows nothing"
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "open('/usr/x', 'w')", "open('/inside/agent.py', 'a')", "open('/x', 'w')", "os.setuid(0)", "os.chroot('/tmp')", "os.kill(2, 9)",
+        "open('/tmp/x', 'wb').write(b'x' * 2**26)", "[open(f'/tmp/{i}', 'w') for i in range(100)]", "os.memfd_create('x')",
+        "socket.create_connection(('127.0.0.1', 22), 1)", "socket.getaddrinfo('example.org', 443)", "os.mknod('/tmp/d', 0o60600, 0x800)",
+    ],
+)  # fmt: skip
+def test_a_child_may_not(box, attempt):
+    with pytest.raises(core.Elsewhere) as raised:
+        ask(box, f"import os, socket\ndef f():\n    {attempt}")
+    refusals = ("PermissionError", "OSError", "FileNotFoundError", "ProcessLookupError", "gaierror", "ConnectionRefusedError")
+    assert raised.value.kind in refusals
+
+
+@needs_sandbox
+def test_a_child_can_import_what_it_wants(box):
+    """Also what the warm Python has not imported before it gave up its rights."""
+    source = "def f(names):\n    for name in names:\n        __import__(name)\n    return True"
+    assert ask(box, source, ["sqlite3", "statistics", "decimal", "scipy.stats", "IPython", "matplotlib.pyplot"], seconds=30) is True
+
+
+@needs_sandbox
+def test_memory_has_a_limit(box):
+    with pytest.raises(core.Elsewhere) as raised:
+        ask(box, f"def f():\n    return len(bytearray({Limits().memory}))")
+    assert raised.value.kind == "MemoryError"
+    assert ask(box, f"def f():\n    return len(bytearray({Limits().memory // 2}))") == Limits().memory // 2
+
+
+@needs_sandbox
+def test_processes_have_a_limit_and_die_with_the_child(box):
+    source = """
+import os, time
+def f():
+    n = 0
+    try:
+        while n < 500:
+            if os.fork() == 0:
+                os.setsid()
+                os.execvp("sleep", ["sleep", "424242"])
+            n += 1
+    except OSError:
+        return n
+"""
+    assert 5 < ask(box, source) <= Limits().processes
+    deadline = time.monotonic() + 5
+    while alive := [p for p in psutil.process_iter(["cmdline"]) if "424242" in (p.info["cmdline"] or [])]:
+        assert time.monotonic() < deadline, f"still running: {alive}"
+        time.sleep(0.05)
+
+
+@needs_sandbox
+def test_children_do_not_meet(box):
+    assert ask(box, "import builtins\nbuiltins.left = 1\nopen('/tmp/left', 'w')\ndef f():\n    return 1") == 1
+    assert ask(box, "import builtins, os\ndef f():\n    return [hasattr(builtins, 'left'), os.listdir('/tmp')]") == [False, []]
+
+
+def test_where_there_is_no_sandbox_it_says_why(monkeypatch):
+    monkeypatch.setattr(sandbox, "unavailable", lambda: "no bubblewrap here")
+    with pytest.raises(sandbox.SandboxError, match="no bubblewrap here"):
+        Sandbox()
+
+
+# -- the conversation --------------------------------------------------------------------------------------------------
+
+
+class Counter:
+    """An object of the judge's with one method that is handed out."""
+
+    exposed = ("next",)
+
+    def __init__(self):
+        self.count = 0
+
+    def next(self):
+        self.count += 1
+        return self.count
+
+    def secret(self):
+        raise AssertionError("not exposed")
+
+
+def test_objects_stay_where_they_are(open_box):
+    session = Session(open_box.open())
+    counter = Counter()
+    with session.time_limit(10):
+        session.request("cell", name="a", source="""
+class Box:
+    def __init__(self, n): self.n = n
+    def add(self, m): self.n += m; return self.n
+def f(counter): return [counter.next(), counter.next()]
+def g(function, box): return function(box)
+def h(counter): return counter.secret()
+""")  # fmt: skip
+        assert RemoteFunction(session, "f")(counter) == [1, 2]
+        box = RemoteFunction(session, "Box")(5)
+        assert isinstance(box, RemoteObject)
+        assert (box.n, box.add(2), box.n) == (5, 7, 7)
+        assert RemoteFunction(session, "g")(lambda box: box.add(10) + 1, box) == 18  # our function, called by theirs, calls theirs
+        with pytest.raises(core.Elsewhere) as raised:
+            RemoteFunction(session, "h")(counter)
+        assert raised.value.kind == "TypeError"
+        assert session._lent == [], "what was lent for a call is forgotten after it"
+    session.close()
+
+
+def test_a_check_that_has_seen_enough_stops_their_code(open_box):
+    session = Session(open_box.open())
+
+    def model(prefix):
+        raise core.Wrong("seen enough")
+
+    source = "def f(model):\n    while True:\n        try:\n            model(1)\n        except Exception:\n            pass"
+    with session.time_limit(10):
+        session.request("cell", name="a", source=source)
+        with pytest.raises(core.Wrong, match="seen enough"):
+            RemoteFunction(session, "f")(model)
+    session.close()
+
+
+def test_an_exception_comes_as_what_it_is_with_its_line(open_box):
+    with pytest.raises(ZeroDivisionError) as raised:
+        ask(open_box, "def f(x):\n    return 1 / x", 0)
+    assert (raised.value.kind, raised.value.line) == ("ZeroDivisionError", "ZeroDivisionError in f, line 2: return 1 / x")
+    with pytest.raises(NotImplementedError) as raised:
+        ask(open_box, "def g():\n    raise NotImplementedError\ndef f():\n    return g()")
+    assert raised.value.stub == "g"
+
+
+def test_magics_and_prints_do_no_harm(open_box):
+    assert ask(open_box, "%matplotlib inline\n!ls\nprint('hello')\ndef f():\n    return 3") == 3
+    assert ask(open_box, "%%time\ndef f():\n    return 4") == 4
+
+
+def test_a_lost_child_stays_lost(open_box):
+    session = Session(open_box.open())
+    with session.time_limit(10):
+        session.request("cell", name="a", source="import os\ndef f():\n    os._exit(0)")
+        for _ in range(2):
+            with pytest.raises(Lost, match="ended the Python process"):
+                RemoteFunction(session, "f")()
+    session.close()
+
+
+def test_time_is_the_child_s_own(open_box):
+    """A child that works is late after its seconds; one that waits, as on a busy machine, only after several times that."""
+    for source, least in (("def f():\n    while True: pass", 0.5), ("import time\ndef f():\n    time.sleep(60)", 2.4)):
+        began = time.monotonic()
+        with pytest.raises(core.OutOfTime):
+            ask(open_box, source, seconds=0.5)
+        assert time.monotonic() - began >= least
+
+
+# -- whole submissions -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def judge():
+    judge = Judge(Settings(unsafe=bool(sandbox.unavailable())))
+    yield judge
+    judge.close()
+
+
+def mark(judge, **cells):
+    """The solved exercise with other cells, by grade_id."""
+    exercise = verdicts.exercise(A)
+    notebook = zoo.filled(A, exercise.release)
+    for cell in notebook.cells:
+        cell.source = cells.get(cell.metadata.get("nbgrader", {}).get("grade_id", ""), cell.source)
+    return judge.judge(exercise.job("somebody", course.text(notebook).encode()))
+
+
+def test_a_cell_that_fails_costs_what_it_defines(judge):
+    found = mark(judge, residual_dist="def residual_dist(p, q:\n    return p")
+    assert [check.points > 0 for check in found.checks] == [True, False, False, False, False]
+    assert found.checks[1].message == "residual_dist is not defined"
+    assert "SyntaxError" in found.checks[1].got
+    assert any("residual_dist raised SyntaxError" in note for note in found.notes)
+
+
+def test_a_crash_costs_its_check_and_the_others_go_on(judge):
+    found = mark(judge, residual_dist="import os\ndef residual_dist(p, q):\n    os._exit(0)")
+    assert found.status == "crashed"
+    assert [check.points > 0 for check in found.checks] == [True, False, False, False, False]
+    assert "ended the Python process" in found.checks[1].message
+
+
+def test_a_stub_is_not_written_yet(judge):
+    found = judge.judge(verdicts.exercise(A).job("somebody", course.text(released(A)).encode()))
+    assert [check.message for check in found.checks][:2] == ["accept_or_reject is not written yet", "residual_dist is not written yet"]
+    assert found.score == 0
+
+
+def test_seeds_are_the_student_s_and_the_secret_s():
+    exercise = verdicts.exercise(A)
+    assert exercise.seed("a") == exercise.seed("a") != exercise.seed("b")
+    assert exercise.seed("a") != Exercise(A, exercise.release, "another").seed("a")
+
+
+def test_a_version_changes_with_what_can_change_a_mark(monkeypatch):
+    exercise = verdicts.exercise(A)
+    assert exercise.version == Exercise(A, exercise.release, "zoo").version
+    assert exercise.version != Exercise(A, exercise.release, "another").version
+    other = released(A)
+    other.cells[0].source += " "
+    assert exercise.version != Exercise(A, other, "zoo").version
+    from autograder import judge as module
+
+    imported = module._imported("autograder.checks.02_rejection_rule")
+    assert {"autograder.checks.stepping", "autograder.checks.rejection_mistakes", "specdec.law", "specdec.statistics"} <= imported
+    assert "autograder.checks.04_speedup" not in imported, "a change to another chapter's checks must regrade nothing here"
+
+
+@needs_sandbox
+def test_no_canary_comes_out_and_no_file_goes_in(tmp_path, monkeypatch, judge):
+    """Planted among the solutions, the checks, in a gradebook, in the environment and in this process; searched by the zoo's readers."""
+    canary = "CANARY-" + os.urandom(8).hex()
+    places = [course.ROOT / "solutions" / "canary.txt", course.ROOT / "autograder" / "checks" / "canary.txt", tmp_path / "gradebook.db"]
+    monkeypatch.setenv("SPECDEC_CANARY", canary)
+    monkeypatch.setattr(importlib.import_module("autograder.checks.02_rejection_rule"), "PAIRS", 200)  # the marks do not matter here
+    readers = ("reads_solutions", "reads_gradebook", "reads_environment", "reads_parent", "reads_objects", "writes_results", "pickles")
+    cases = [case for case in zoo.cases("cheat") if case.path.stem in readers]
+    assert len(cases) == len(readers)
+    try:
+        for place in places:
+            place.write_text(canary)
+        process = subprocess.Popen(["sleep", "60"], env={"SPECDEC_CANARY": canary})
+        told = [marks.to_json(verdicts.judged(case, judge)) for case in cases]
+        unsafe = Judge(Settings(unsafe=True))
+        control = marks.to_json(verdicts.judged(cases[[case.path.stem for case in cases].index("reads_environment")], unsafe))
+        unsafe.close()
+    finally:
+        process.kill()
+        process.wait()
+        for place in places:
+            place.unlink(missing_ok=True)
+    assert not [case for case, text in zip(cases, told) if canary in text]
+    assert canary in control or os.getuid() == 0, "without a sandbox the canary must be in sight, or this test shows nothing"
+    assert not list(course.ROOT.rglob("cheat-was-here*"))
+    assert not (course.ROOT / "results.json").exists()
+
+
+@needs_sandbox
+def test_after_a_cheat_the_next_submission_has_its_marks():
+    judge = Judge()
+    try:
+        for name in ("patched_builtins", "takes_over_agent", "exits_at_once", "floods_wire"):
+            verdicts.judged(zoo.case("cheat", A, name), judge)
+            found = judge.judge(verdicts.exercise(A).job("right", course.text(zoo.filled(A, released(A))).encode()))
+            assert found.score == found.max_score, f"after {name}: {found.message}"
+    finally:
+        judge.close()
+
+
+def test_the_zoo_has_what_it_should():
+    by_kind = {kind: zoo.cases(kind) for kind in ("right", "wrong", "cheat")}
+    assert all(len(zoo.cases("right", assignment)) >= 3 for assignment in course.assignments())
+    assert len(by_kind["wrong"]) >= 40
+    assert len(by_kind["cheat"]) >= 25
+    for case in by_kind["cheat"]:
+        assert case.cheats, f"{case} must say what it must get nothing for (Cheats: …)"
+        assert set(case.cheats) <= set(zoo.checks(case.assignment))
+    assert json.dumps(sorted(verdicts.SLOW - {case.path.stem for cases in by_kind.values() for case in cases})) == "[]"

@@ -1,0 +1,37 @@
+"""The zoo through the judge: its fast part, a table of which `make test` prints. `make zoo` judges the whole."""
+
+import pytest
+
+from autograder import sandbox, zoo
+from autograder.judge import Judge, Settings
+from autograder.zoo import verdicts
+
+KINDS = ("right", "wrong", "cheat")
+
+
+@pytest.fixture(scope="module")
+def judge():
+    """Without bubblewrap right and wrong ones are judged all the same."""
+    judge = Judge(Settings(unsafe=bool(sandbox.unavailable())))
+    yield judge
+    judge.close()
+
+
+@pytest.mark.parametrize("case", list(verdicts.chosen(KINDS, whole=False)), ids=lambda case: f"{case.kind}-{case}")
+def test_the_judge_says_what_must_be_said(case, judge, record_property):
+    if case.kind == "cheat" and sandbox.unavailable():
+        pytest.skip(f"a cheat is judged in a sandbox only: {sandbox.unavailable()}")
+    record_property("zoo", case.kind)
+    fault = verdicts.fault(case, verdicts.judged(case, judge))
+    assert not fault, f"{case.path}: {fault}"
+
+
+def test_a_wrong_verdict_would_be_seen(judge):
+    """The control: the right solution, taken for a wrong one and for a cheat."""
+    right = zoo.case("right", "04-speedup", "closed_form")
+    mark = verdicts.judged(right, judge)
+    assert not verdicts.fault(right, mark)
+    wrong = zoo.case("wrong", "04-speedup", "tokens_all")
+    assert "passes" in verdicts.fault(wrong, mark)
+    assert "points for 04.expected_tokens" in verdicts.fault(zoo.case("cheat", "04-speedup", "network"), mark)
+    assert verdicts.fault(right, verdicts.judged(wrong, judge))
