@@ -10,6 +10,7 @@ import ast
 import hashlib
 import hmac
 import importlib
+import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -258,8 +259,16 @@ class _Work:
 
 
 def released(assignment: str) -> NotebookNode:
-    """The student notebook in chapters/."""
-    return nbformat.read(course.ROOT / "chapters" / assignment / f"{course.NOTEBOOK}.ipynb", as_version=4)
+    """The student notebook, made from its source: the one in chapters/ may have been worked in. Without sources it is that one."""
+    return nbformat.reads(_released(assignment), as_version=4)
+
+
+@cache
+def _released(assignment: str) -> str:
+    if not (course.SOLUTIONS / assignment).is_dir():
+        return (course.ROOT / "chapters" / assignment / f"{course.NOTEBOOK}.ipynb").read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        return course.text(course.make_course(Path(folder), [assignment], gradebook=False)[assignment])
 
 
 def grade_one(path: Path, assignment: str, student: str, settings: Settings = Settings(), secret: str = "") -> Mark:

@@ -51,6 +51,19 @@ def fetch(force: Annotated[bool, typer.Option(help="Download again even if it is
 
 
 @app.command()
+def check(chapter: Annotated[str, typer.Argument(help="02, or nothing for how far you are in the course.")] = "") -> None:
+    """Check your notebook in chapters/ from the shell; the exit code is 0 if everything passes."""
+    try:
+        from autograder import selfcheck  # brings nbgrader, which takes seconds to import
+    except ImportError as error:
+        raise typer.BadParameter(f"{error}; checking needs the project with its extra `grade`: pip install -e '.[grade]'") from error
+
+    with clear_errors():
+        if not selfcheck.run(chapter, console):
+            raise typer.Exit(1)
+
+
+@app.command()
 def generate(
     prompt: Annotated[str, typer.Argument(help="The text to continue; - reads standard input.")],
     drafter: Annotated[str, typer.Option(help=f"Who guesses: none, {', '.join(METHODS)}, or several joined by +.")] = "prompt-lookup",
