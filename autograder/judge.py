@@ -203,7 +203,7 @@ class _Work:
         began = time.perf_counter()
         try:
             session = self._ready()
-            with session.time_limit(max(0.1, self._deadline - time.monotonic())):
+            with session.time_limit(max(0.1, self._deadline - time.monotonic()), wall=1.0):
                 functions = [self._function(session, name) for name in task.functions]
                 result = core.run(task.check, *functions, seed=seed, host=session)
         except core.Wrong as wrong:

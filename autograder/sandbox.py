@@ -50,10 +50,19 @@ def unavailable() -> str:
         return f"bubblewrap needs Linux, and this is {sys.platform}"
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (on Debian or Ubuntu: sudo apt install bubblewrap)"
-    tried = subprocess.run([*_bwrap(), "true"], capture_output=True, text=True)
+    trial = [os.path.realpath(sys.executable), "-I", "/inside/trial.py", SITE, json.dumps(_settings(Limits(), False))]
+    tried = subprocess.run([*_bwrap(), *trial], capture_output=True, text=True)
     if tried.returncode:
-        return f"bubblewrap does not run here: {tried.stderr.strip() or tried.returncode}"
+        return f"bubblewrap does not run here: {(tried.stderr.strip().splitlines() or [tried.returncode])[-1]}"
     return ""
+
+
+def _settings(limits: Limits, unsafe: bool) -> dict:
+    """What the inside has to know."""
+    another = os.getuid() == 0 and (not unsafe or open_to_all())
+    given = {name: str(path) if unsafe else f"/given/{name}.py" for name, path in GIVEN.items()}
+    uid = FIRST_UID + os.getpid() % 5000 if another else 0
+    return {**asdict(limits), "namespaces": not unsafe, "uid": uid, "given": given}
 
 
 def _bwrap() -> list[str]:
@@ -100,10 +109,7 @@ class Sandbox:
         if not unsafe and unavailable():
             raise SandboxError(unavailable())
         self._count, self._buffer, self._ended = 0, b"", {}
-        another = os.getuid() == 0 and (not unsafe or open_to_all())
-        uid = FIRST_UID + os.getpid() % 5000 if another else 0
-        given = {name: str(path) if unsafe else f"/given/{name}.py" for name, path in GIVEN.items()}
-        settings = json.dumps({**asdict(limits), "namespaces": not unsafe, "uid": uid, "given": given})
+        settings = json.dumps(_settings(limits, unsafe))
         self._control, theirs = socket.socketpair()
         with theirs:
             python = os.path.realpath(sys.executable)
@@ -126,7 +132,7 @@ class Sandbox:
         return Child(self, self._count, ours)
 
     def end(self, number: int, patience: float = 0.0) -> int | None:
-        """Kills a child, after some seconds of patience, and waits until it is gone: its status, as `subprocess` has it."""
+        """Kills a child, after some seconds of patience, and waits until it is gone: its exit status."""
         if patience and number not in self._ended:
             try:
                 return self._wait("ended", number, patience)["status"]
@@ -186,6 +192,6 @@ class Child:
         return self._sandbox.cpu_seconds(self._number)
 
     def close(self, patience: float = 0.0) -> int | None:
-        """Ends the process and all that it started. Returns its status: negative for a signal."""
+        """Ends the process and all that it started. Returns its exit status."""
         self.socket.close()
         return self._sandbox.end(self._number, patience)

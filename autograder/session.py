@@ -19,7 +19,7 @@ from autograder.inside import wire
 from autograder.sandbox import Child
 
 WAIT = 10.0  # seconds, where no limit is set
-WALL = 5.0  # times a time limit, on the clock
+WALL = 4.0  # times a time limit, on the clock
 MOST_TEXT = 2000  # characters of anything that the student's code wrote
 
 
@@ -64,11 +64,12 @@ class RemoteObject(core.Stays):
 
 @dataclass(frozen=True)
 class _Limit:
-    """So many seconds, from when on the clock and on the child's."""
+    """So many seconds, from when on the clock and on the child's; wall: times that on the clock."""
 
     seconds: float
     began: float
     cpu: float
+    wall: float
 
 
 class Session:
@@ -137,7 +138,10 @@ class Session:
 
     def _send(self, message: dict) -> None:
         with self._watched():
-            self._wire.send(message)
+            try:
+                self._wire.send(message)
+            except TimeoutError:  # half a message has gone, and nothing can follow it
+                raise self._lose("your code does not read what it is sent") from None
 
     def _receive(self) -> Any:
         while True:
@@ -160,12 +164,13 @@ class Session:
             raise self._lose("") from None
 
     def _patience(self) -> float:
-        """Seconds to wait. A limit is one of processor time, so that a busy machine costs nobody a mark, and WALL times that in all."""
+        """Seconds to wait. A limit is one of processor time, so that a busy machine costs nobody a mark, and several times that on
+        the clock."""
         left = WAIT
         for limit in self._limits:
             passed = time.monotonic() - limit.began
             if passed > limit.seconds:
-                passed = max(self._child.cpu_seconds() - limit.cpu, passed / WALL)
+                passed = max(self._child.cpu_seconds() - limit.cpu, passed / limit.wall)
             if passed >= limit.seconds:
                 self.lost, self._late = "late", limit.seconds
                 raise core.OutOfTime(limit.seconds)
@@ -190,8 +195,8 @@ class Session:
     # -- as a host of checks -------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def time_limit(self, seconds: float) -> Iterator[None]:
-        self._limits.append(_Limit(seconds, time.monotonic(), self._child.cpu_seconds()))
+    def time_limit(self, seconds: float, wall: float = WALL) -> Iterator[None]:
+        self._limits.append(_Limit(seconds, time.monotonic(), self._child.cpu_seconds(), wall))
         try:
             yield
         finally:

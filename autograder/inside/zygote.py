@@ -3,8 +3,8 @@
     python -I zygote.py CONTROL SITE JSON
 
 CONTROL is the number of a socket to the judge, with a line of JSON for each message: it sends {"open": n} with the child's own socket,
-{"kill": n} or {"cpu": n}, and gets {"opened": n}, {"cpu": n, "seconds": s}, or {"ended": n, "status": s} when a child is gone (s as
-`os.waitstatus_to_exitcode` has it). SITE is where libraries lie, JSON the limits (`sandbox.Limits`). Only this code has run in this
+{"kill": n} or {"cpu": n}, and gets {"opened": n}, {"cpu": n, "seconds": s}, or {"ended": n, "status": s} when a child is gone (its exit
+status). SITE is where libraries lie, JSON the limits (`sandbox.Limits`). Only this code has run in this
 process; a student's never does.
 
 A child gets process, mount and IPC namespaces of its own: it is process 1 of its namespace, so that everything it ever started dies
@@ -14,48 +14,33 @@ which it could get another namespace, another process's memory or memory that no
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import importlib.util
 import json
 import os
-import resource
 import selectors
 import signal
 import socket
-import struct
 import sys
 import types
+from typing import NoReturn
 
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
 sys.path.append(sys.argv[2])
 
 import agent  # noqa: E402  (what lies beside this file)
+import seclusion  # noqa: E402
 import torch  # noqa: E402
-
-if json.loads(sys.argv[3])["namespaces"]:
-    import pyseccomp as seccomp
-
-NEWNS, NEWPID, NEWIPC, NEWUSER = 0x20000, 0x20000000, 0x8000000, 0x10000000
-NOSUID, NODEV, NOEXEC, RDONLY = 2, 4, 8, 1
-REFUSED = (
-    "unshare", "setns", "mount", "umount2", "pivot_root", "move_mount", "open_tree", "fsopen", "chroot", "ptrace",
-    "process_vm_readv", "process_vm_writev", "pidfd_getfd", "keyctl", "add_key", "request_key", "bpf", "perf_event_open", "userfaultfd",
-    "io_uring_setup", "memfd_create", "memfd_secret", "shmget", "msgget", "semget", "mq_open",
-)  # fmt: skip
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def must(result: int, what: str) -> None:
-    if result:
-        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
 class Zygote:
     def __init__(self, control: socket.socket, limits: dict):
-        self.control, self.limits, self.children = control, limits, {}  # {pid: the judge's number}
-        self._tell({"ready": True})
-        self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY) if limits["namespaces"] else None
+        self.control, self.limits = control, limits
+        self.children: dict[int, tuple[int, int]] = {}  # {pid to wait for: (the judge's number, pid to kill)}
+        if limits["namespaces"]:
+            seclusion.prepare()
         self.size = address_space()
+        self._tell({"ready": True})
 
     def serve(self) -> None:
         """Until the judge hangs up."""
@@ -81,7 +66,7 @@ class Zygote:
         for message in map(json.loads, data.splitlines()):
             if "open" in message:
                 self._open(message["open"], passed[0])
-            pids = {number: pid for pid, number in self.children.items()}
+            pids = dict(self.children.values())
             if message.get("kill") in pids:
                 kill(pids[message["kill"]], self.limits["namespaces"])
             if "cpu" in message:
@@ -89,21 +74,37 @@ class Zygote:
         return True
 
     def _open(self, number: int, end: int) -> None:
-        if self.own_pids is not None:
-            must(LIBC.unshare(NEWPID), "unshare")
+        reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
-            status = 70
-            try:
-                self._become_child(end)
-                status = 0
-            finally:
-                os._exit(status)
-        if self.own_pids is not None:
-            must(LIBC.setns(self.own_pids, NEWPID), "setns")
+            self._run(end, writing)
         os.close(end)
-        self.children[pid] = number
+        os.close(writing)
+        with open(reading) as file:
+            inner = file.read()
+        self.children[pid] = number, int(inner or pid)
         self._tell({"opened": number})
+
+    def _run(self, end: int, writing: int) -> NoReturn:
+        """In a child of the zygote's: becomes the submission's process or, with namespaces, its parent, which only waits for it."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        status = 70
+        try:
+            if self.limits["namespaces"]:
+                seclusion.new_processes()
+                inner = os.fork()
+                if inner:
+                    os.write(writing, str(inner).encode())
+                    os.close(writing)
+                    os.close(end)
+                    status = os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) % 256  # 247 for -9
+                    return
+            os.close(writing)
+            self._become_child(end)
+            status = 0
+        finally:
+            os._exit(status)
 
     def _reap(self) -> None:
         while self.children:
@@ -113,34 +114,31 @@ class Zygote:
             if pid in self.children:
                 if not self.limits["namespaces"]:
                     kill(pid, False)  # what is left of its process group
-                self._tell({"ended": self.children.pop(pid), "status": os.waitstatus_to_exitcode(status)})
+                self._tell({"ended": self.children.pop(pid)[0], "status": os.waitstatus_to_exitcode(status)})
 
     def _tell(self, message: dict) -> None:
         self.control.sendall(json.dumps(message).encode() + b"\n")
 
     def _become_child(self, end: int) -> None:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         limits = self.limits
         if limits["namespaces"]:
-            seclude(limits)
+            seclusion.seclude(limits)
         else:
-            become(limits["uid"])
+            seclusion.become(limits["uid"])
         nothing = os.open("/dev/null", os.O_RDWR)
         for fd in range(3):
             os.dup2(nothing, fd)
         kept = os.dup2(end, 3)
         os.closerange(4, 4096)
-        restrict(limits, self.size)
+        seclusion.restrict(limits, self.size)
         agent.main(socket.socket(fileno=kept))
 
 
 def kill(pid: int, namespaces: bool) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL) if namespaces else os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    for end in (os.kill,) if namespaces else (os.killpg, os.kill):  # a child that has just begun has no group yet
+        with contextlib.suppress(ProcessLookupError):
+            end(pid, signal.SIGKILL)
 
 
 def cpu_seconds(pid: int, namespaces: bool) -> float:
@@ -157,55 +155,11 @@ def cpu_seconds(pid: int, namespaces: bool) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def seclude(limits: dict) -> None:
-    """Namespaces of its own, then an own user without any privilege."""
-    must(LIBC.unshare(NEWNS | NEWIPC), "unshare")
-    for place, options in (
-        ("/proc", "size=4k,mode=555"), ("/dev/shm", "size=4k,mode=555"), ("/tmp", f"size={limits['disk']},nr_inodes=1000,mode=1777"),
-    ):  # fmt: skip
-        must(LIBC.mount(b"tmpfs", place.encode(), b"tmpfs", NOSUID | NODEV, options.encode()), f"mount {place}")
-    os.chdir("/tmp")
-    become(limits["uid"])
-    if not limits["uid"]:  # already somebody without rights outside; the capabilities inside go here
-        must(LIBC.capset(struct.pack("Ii", 0x20080522, 0), struct.pack("6I", *[0] * 6)), "capset")
-    os.environ.update(HOME="/tmp", TMPDIR="/tmp")
-    refuse_system_calls()
-
-
-def become(uid: int) -> None:
-    """Another user, for ever; 0 stays who it is."""
-    if uid:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-
-
-def refuse_system_calls() -> None:
-    rules = seccomp.SyscallFilter(seccomp.ALLOW)
-    for name in REFUSED:
-        if seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) >= 0:
-            rules.add_rule(seccomp.ERRNO(1), name)
-    rules.add_rule(seccomp.ERRNO(38), "clone3")  # its flags lie in memory; the C library goes on with clone
-    rules.add_rule(seccomp.ERRNO(1), "clone", seccomp.Arg(0, seccomp.MASKED_EQ, NEWUSER, NEWUSER))
-    rules.load()
-
-
-def restrict(limits: dict, size: int) -> None:
-    for kind, most in (
-        (resource.RLIMIT_AS, size + limits["memory"]), (resource.RLIMIT_FSIZE, limits["disk"]), (resource.RLIMIT_NOFILE, 64),
-        (resource.RLIMIT_CPU, limits["cpu_seconds"]), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_STACK, 2**26),
-        (resource.RLIMIT_NPROC, limits["processes"] if limits["namespaces"] else resource.RLIM_INFINITY),
-    ):  # fmt: skip
-        _, hard = resource.getrlimit(kind)
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard) if most != resource.RLIM_INFINITY else hard
-        resource.setrlimit(kind, (most, most))
-
-
 def address_space() -> int:
     """Bytes of this process's address space, libraries included."""
     try:
         with open("/proc/self/statm") as file:
-            return int(file.read().split()[0]) * resource.getpagesize()
+            return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 2**33  # no /proc, as on macOS
 
