@@ -370,7 +370,7 @@ def test_the_class_report_has_a_picture_and_every_task():
     page = report.page(MARKS)
     assert "data:image/png;base64," in page
     assert all(f"02.{name}" in page for name in CELLS)
-    assert "mean 5.5, median 6.5 of 10 points" in page
+    assert "mean 5.50, median 6.5 of 10 points" in page
     assert "nothing to report" in report.page([STRANGER])
 
 
