@@ -393,6 +393,15 @@ def test_a_crash_costs_its_check_and_the_others_go_on(judge):
     assert "ended the Python process" in found.checks[1].message
 
 
+@pytest.mark.parametrize(
+    ("assignment", "name", "points"),
+    [(A, "accept_divides_by_zero", 1.0), ("04-speedup", "tokens_zero_division", 1.5), ("04-speedup", "tokens_all", 0.0)],
+)
+def test_where_only_a_limit_is_wrong_half_of_the_points_stay(judge, assignment, name, points):
+    found = verdicts.judged(zoo.case("wrong", assignment, name), judge)
+    assert found.checks[0].points == points
+
+
 def test_a_stub_is_not_written_yet(judge):
     found = judge.judge(verdicts.exercise(A).job("somebody", course.text(released(A)).encode()))
     assert [check.message for check in found.checks][:2] == ["accept_or_reject is not written yet", "residual_dist is not written yet"]

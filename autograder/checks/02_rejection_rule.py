@@ -31,6 +31,8 @@ from autograder.checks.stepping import (
 from specdec.law import law_distance
 from specdec.statistics import goodness_of_fit
 
+HALF = 0.5  # of the points, where only a limiting case is wrong
+
 # -- accept_or_reject --------------------------------------------------------------------------------------------------
 
 
@@ -58,10 +60,11 @@ def accept_or_reject(student: Callable, seed: int) -> Result:
         error = wrong_zero.result
         raise Wrong(
             "q(x) = 0 breaks the division", f"accept_or_reject({p}, 0.0, {u}) is True", error.got or error.message,
-            "p/q is then infinite. Compare u * q with p, or handle q = 0 first.", picture,
+            "p/q is then infinite. Compare u * q with p, or handle q = 0 first.", picture, credit=HALF,
         ) from None  # fmt: skip
     if not accepted:
-        raise Wrong("rejects where q(x) = 0", f"accept_or_reject({p}, 0.0, {u}) is True: p/q is infinite", "False", "", picture)
+        name, expected = "rejects where q(x) = 0", f"accept_or_reject({p}, 0.0, {u}) is True: p/q is infinite"
+        raise Wrong(name, expected, "False", "", picture, credit=HALF)
     return Result(True, f"{len(cases)} decisions are right, u within 0.0001 of each threshold among them", picture=picture)
 
 
@@ -118,7 +121,7 @@ def residual_dist(student: Callable, seed: int) -> Result:
         if not all(a >= 0 for a in answer) or abs(sum(answer) - 1) > EXACT:
             raise Wrong(
                 "a residual without mass is no distribution", f"residual_dist(p, q) with p = q = {_shown(p)} is p", _shown(answer),
-                "With p = q nothing is ever rejected, but rounding can call you there: return p when the sum is 0.", picture,
+                "With p = q nothing is ever rejected, but rounding can call you there: return p when the sum is 0.", picture, credit=HALF,
             )  # fmt: skip
     return Result(True, f"{len(cases)} residuals are exact, and p = q gives a distribution", picture=picture)
 
@@ -136,7 +139,7 @@ def _vector(student: Callable, p: list[float], q: list[float], no_mass: bool = F
         if no_mass and "ZeroDivision" in wrong.result.message:
             raise Wrong(
                 "a residual without mass divides by zero", f"residual_dist(p, q) with p = q = {_shown(p)} is p", wrong.result.got,
-                "With p = q the sum is 0: return p then.",
+                "With p = q the sum is 0: return p then.", credit=HALF,
             ) from None  # fmt: skip
         raise
     try:

@@ -90,6 +90,9 @@ def speedup(student: Callable, seed: int) -> Result:
     return Result(True, f"{len(ordinary + limits)} values are right, α = 1, c = 0 and K = 0 among them", picture=picture)
 
 
+HALF = 0.5  # of the points, where only a limit is wrong
+
+
 def _compare(student: Callable, name: str, ordinary: list, limits: list, right: Callable, catalogue: list[Mistake]) -> None:
     """Raises Wrong at the first value that is off; a limit that breaks the division gets a message of its own."""
     answers = [_number(call(student, *case, what=f"{name}{case}")) for case in ordinary]
@@ -109,10 +112,11 @@ def _compare(student: Callable, name: str, ordinary: list, limits: list, right: 
             if "ZeroDivision" not in error.result.message:
                 raise
             divisor = "α = 1" if case[0] == 1 else f"{shown}"
-            raise Wrong(f"{divisor} divides by zero", f"{shown} = {expected_value:.6g}", error.result.got, _LIMIT_HINT) from None
+            expected, got = f"{shown} = {expected_value:.6g}", error.result.got
+            raise Wrong(f"{divisor} divides by zero", expected, got, _LIMIT_HINT, credit=HALF) from None
         if not _close(answer, expected_value):
             named = "α = 1 gives NaN" if answer != answer else f"wrong at a limit: {shown}"
-            raise Wrong(named, f"{shown} = {expected_value:.6g}", f"{answer:.6g}", _LIMIT_HINT)
+            raise Wrong(named, f"{shown} = {expected_value:.6g}", f"{answer:.6g}", _LIMIT_HINT, credit=HALF)
 
 
 _LIMIT_HINT = "The sum 1 + α + … + α^K has no division: at α = 1 it is K + 1, at K = 0 it is 1."
