@@ -31,6 +31,7 @@ from autograder.checks.stepping import (
 from specdec.law import law_distance
 from specdec.statistics import goodness_of_fit
 
+REPEATS = 7  # of a short step, to see randomness that is not the check's
 HALF = 0.5  # of the points, where only a limiting case is wrong
 
 # -- accept_or_reject --------------------------------------------------------------------------------------------------
@@ -243,7 +244,7 @@ def _explain(
     what: str, tables: Probabilities, prefix: tuple[int, ...], k: int, found: dict, student: Callable, seed: int
 ) -> None:
     """Raises Wrong with the name of the mistake, or with what can be said without one."""
-    if law_distance(found, law_of_step(student, tables, prefix, k)) > EXACT:
+    if law_distance(found, law_of_step(student, tables, prefix, k)) > EXACT or _changes(student, seed):
         raise OtherRandomness
     right = right_law(tables, prefix, k)
     outcome = max(sorted(found.keys() | right.keys()), key=lambda o: abs(found.get(o, 0) - right.get(o, 0)))
@@ -254,6 +255,17 @@ def _explain(
         named.hint if named else "Go through the step by hand for this outcome: which draws lead to it, and how likely is each?",
         {"kind": "law", "right": right, "student": found},
     )  # fmt: skip
+
+
+def _changes(student: Callable, seed: int) -> bool:
+    """Whether the law of a short step differs from run to run. Own coins may fall the same way twice, but hardly each time."""
+    try:
+        first, *others = [law_of_step(student, grid_tables(seed), PREFIX, 1) for _ in range(REPEATS)]
+    except OtherRandomness:
+        return True
+    except Signal:  # what else is wrong with this step is not the question here
+        return False
+    return any(law_distance(first, other) > EXACT for other in others)
 
 
 def _named_step(failure: tuple, student: Callable, seed: int) -> Mistake | None:
