@@ -230,7 +230,7 @@ def test_a_child_can_import_what_it_wants(box):
 @needs_sandbox
 def test_memory_has_a_limit(box):
     with pytest.raises(core.Elsewhere) as raised:
-        ask(box, f"def f():\n    return len(bytearray({Limits().memory}))")
+        ask(box, f"def f():\n    return len(bytearray({2 * Limits().memory}))")
     assert raised.value.kind == "MemoryError"
     assert ask(box, f"def f():\n    return len(bytearray({Limits().memory // 2}))") == Limits().memory // 2
 
