@@ -197,7 +197,7 @@ def test_a_child_sees_nothing_of_the_machine(box, open_box, monkeypatch):
 @pytest.mark.parametrize(
     "attempt",
     [
-        "open('/usr/x', 'w')", "open('/inside/agent.py', 'a')", "open('/x', 'w')", "os.setuid(0)", "os.chroot('/tmp')", "os.kill(2, 9)",
+        "open('/usr/x', 'w')", "open('/inside/responder.py', 'a')", "open('/x', 'w')", "os.setuid(0)", "os.chroot('/tmp')", "os.kill(2, 9)",
         "open('/tmp/x', 'wb').write(b'x' * 2**26)", "[open(f'/tmp/{i}', 'w') for i in range(100)]", "os.memfd_create('x')",
         "socket.getaddrinfo('example.org', 443)", "os.mknod('/tmp/d', 0o60600, 0x800)",
     ],
@@ -461,7 +461,7 @@ def test_no_canary_comes_out_and_no_file_goes_in(tmp_path, monkeypatch, judge):
 def test_after_a_cheat_the_next_submission_has_its_marks():
     judge = Judge()
     try:
-        for name in ("patched_builtins", "takes_over_agent", "exits_at_once", "floods_wire"):
+        for name in ("patched_builtins", "takes_over_responder", "exits_at_once", "floods_wire"):
             verdicts.judged(zoo.case("cheat", A, name), judge)
             found = judge.judge(verdicts.exercise(A).job("right", course.text(zoo.filled(A, released(A))).encode()))
             assert found.score == found.max_score, f"after {name}: {found.message}"

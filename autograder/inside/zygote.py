@@ -28,7 +28,7 @@ from typing import NoReturn
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
 sys.path.append(sys.argv[2])
 
-import agent  # noqa: E402  (what lies beside this file)
+import responder  # noqa: E402  (what lies beside this file)
 import seclusion  # noqa: E402
 import torch  # noqa: E402
 
@@ -132,7 +132,7 @@ class Zygote:
         kept = os.dup2(end, 3)
         os.closerange(4, 4096)
         seclusion.restrict(limits, self.size)
-        agent.main(socket.socket(fileno=kept))
+        responder.main(socket.socket(fileno=kept))
 
 
 def kill(pid: int, namespaces: bool) -> None:

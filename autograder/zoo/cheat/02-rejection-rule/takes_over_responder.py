@@ -7,11 +7,11 @@ import gc
 import sys
 
 for thing in gc.get_objects():
-    if type(thing).__name__ == "Agent":
+    if type(thing).__name__ == "Responder":
         thing._do_steps = lambda **k: {"found": [[0, 0]] * len(k["prefixes"]), "odd": []}
         thing._do_branches = lambda **k: [[k["script"], [0], [], [[], []], False]]
         thing._do_probe = lambda **k: False
-for name in ("lent", "probes", "wire", "agent"):
+for name in ("lent", "probes", "wire", "responder"):
     module = sys.modules.get(name)
     for attribute in ("pick", "half", "EXACT"):
         if hasattr(module, attribute):

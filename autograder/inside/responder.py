@@ -2,7 +2,7 @@
 
 The judge sends {"do": what, …} and gets {"done": value} or {"raised": …}. Meanwhile the student's code may ask for the judge's
 objects, {"ask": n, "method": name, "args": […]}, which is answered by {"answer": value}, by {"raise": [type, text]} or by
-{"stop": True}, when the judge has seen enough. Both may be nested: while it waits for an answer, the agent serves calls.
+{"stop": True}, when the judge has seen enough. Both may be nested: while it waits for an answer, the responder serves calls.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Stopped(BaseException):
 class Remote:
     """An object of the judge's. It can be called, and so can its methods; it has nothing else."""
 
-    def __init__(self, agent: Agent, number: int):
-        self._agent, self._number = agent, number
+    def __init__(self, responder: Responder, number: int):
+        self._responder, self._number = responder, number
 
     def __call__(self, *args: Any) -> Any:
-        return self._agent.ask(self._number, "__call__", args)
+        return self._responder.ask(self._number, "__call__", args)
 
     def __getattr__(self, name: str) -> Callable:
         if name.startswith("__"):
             raise AttributeError(name)
-        return lambda *args: self._agent.ask(self._number, name, args)
+        return lambda *args: self._responder.ask(self._number, name, args)
 
 
 class Shell:
@@ -60,7 +60,7 @@ class Shell:
         return lambda *_args, **_kwargs: None
 
 
-class Agent:
+class Responder:
     def __init__(self, end: socket.socket):
         self._wire = wire.Connection(end, self._export, self._own, lambda number: Remote(self, number))
         self._objects: dict[int, Any] = {}
@@ -227,4 +227,4 @@ def _kind(value: Any) -> str:
 
 def main(end: socket.socket) -> None:
     sys.setrecursionlimit(3000)
-    Agent(end).serve()
+    Responder(end).serve()
