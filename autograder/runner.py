@@ -8,7 +8,6 @@ the checks, for the exercises that it touches.
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -141,7 +140,3 @@ def write(marks: list[Mark], out: Path, release: dict[str, NotebookNode], found:
     if missing:
         course.make_course(out / "course", missing)
     writing.everything(marks, out, release, found, db_url=run.db_url, roster=run.roster, jobs=run.jobs)
-
-
-def workers() -> int:
-    return min(2, os.cpu_count() or 1)

@@ -131,13 +131,8 @@ class Sandbox:
             self._wait("opened", self._count, 10)
         return Child(self, self._count, ours)
 
-    def end(self, number: int, patience: float = 0.0) -> int | None:
-        """Kills a child, after some seconds of patience, and waits until it is gone: its exit status."""
-        if patience and number not in self._ended:
-            try:
-                return self._wait("ended", number, patience)["status"]
-            except TimeoutError:
-                pass  # it is killed then
+    def end(self, number: int) -> int:
+        """Kills a child and waits until it is gone: its exit status."""
         if number not in self._ended:
             self._control.sendall(json.dumps({"kill": number}).encode() + b"\n")
             self._wait("ended", number, 10)
@@ -191,7 +186,7 @@ class Child:
         """Processor time that it has used."""
         return self._sandbox.cpu_seconds(self._number)
 
-    def close(self, patience: float = 0.0) -> int | None:
+    def close(self) -> int:
         """Ends the process and all that it started. Returns its exit status."""
         self.socket.close()
-        return self._sandbox.end(self._number, patience)
+        return self._sandbox.end(self._number)

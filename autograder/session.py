@@ -237,7 +237,7 @@ class Session:
             found[tuple(branch[0])] = tuple(branch[1:])
         return found
 
-    def close(self) -> int | None:
+    def close(self) -> int:
         return self._child.close()
 
 

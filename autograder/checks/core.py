@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -175,11 +176,11 @@ class Elsewhere(Exception):
     kind, line, stub = "", "", ""
 
 
-class Stays:
+class Stays(ABC):
     """An object of the student's in another process. `probe(name, *args)` runs a function of `inside.probes` beside it."""
 
-    def probe(self, name: str, *args: Any) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def probe(self, name: str, *args: Any) -> Any: ...
 
 
 def probe(name: str, of: Any, *args: Any) -> Any:
