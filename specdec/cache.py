@@ -93,24 +93,15 @@ class KVCache:
             raise CacheFull(f"the cache holds {self.max_length} slots, {start} are filled, and {T} more were asked for")
         self.keys[layer, :, :, start : start + T] = k
         self.values[layer, :, :, start : start + T] = v
-        self._advance(layer, T)
-        return self.read(layer)
-
-    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Writes k, v (B, kv_heads, T, head_dim) into `slots` (B, T), which the caller took from `starts`; returns all slots.
-
-        Nothing is checked and nothing comes from the host, so that the call can be part of a CUDA graph.
-        """
-        rows = torch.arange(len(slots), device=slots.device).unsqueeze(-1)
-        self.keys[layer].transpose(1, 2)[rows, slots] = k.transpose(1, 2)
-        self.values[layer].transpose(1, 2)[rows, slots] = v.transpose(1, 2)
-        self._advance(layer, slots.shape[-1])
-        return self.keys[layer], self.values[layer]
-
-    def _advance(self, layer: int, T: int) -> None:
         self._lengths[layer] += T
         if layer == len(self._lengths) - 1:
             self.starts += T
+        return self.read(layer)
+
+    def advance(self, T: int) -> None:
+        """T more slots of every row count as filled, in all layers: a forward is about to write them (`specdec.models.attention`)."""
+        self._lengths += T
+        self.starts += T
 
     def read(self, layer: int) -> tuple[Tensor, Tensor]:
         """Views of the filled slots, (B, kv_heads, length, head_dim) each."""

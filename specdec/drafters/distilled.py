@@ -14,6 +14,7 @@ from specdec.drafters.heads import DraftHead, check_made_for, randomise
 from specdec.drafters.shared_head import check_ids, head_rows, plain_weight
 from specdec.models.linear import Linear, pack_linears
 from specdec.models.norm import RMSNorm
+from specdec.models.traced import Traces
 from specdec.models.transformer import Layer, Transformer
 
 
@@ -131,7 +132,7 @@ class DistilledDraft(DraftHead):
             model = Transformer(replace(self.config.target, layers=self.config.layers), target.tokenizer)
             packed = nn.ModuleList(Layer(self.config.target) for _ in self.layers) if target.head.weight is None else None
         model.embedding, model.norm, model.head = target.embedding, self.norm, target.head
-        model.cos, model.sin = target.cos, target.sin
+        model.cos, model.sin, model.traces = target.cos, target.sin, None if target.traces is None else Traces()
         model.layers = self.layers
         if packed is not None:
             packed.load_state_dict(

@@ -19,6 +19,7 @@ from specdec.drafters.shared_head import SharedRows, check_ids
 from specdec.models.attention import View
 from specdec.models.linear import Linear
 from specdec.models.norm import RMSNorm
+from specdec.models.traced import Traces
 from specdec.models.transformer import Attention, FeedForward, Layer, Transformer
 
 
@@ -81,8 +82,8 @@ class JoinedLayer(nn.Module):
         self.join = Linear(2 * config.hidden_size, config.hidden_size, bias=True)
         self.layer = Layer(config)
 
-    def forward(self, embedding: Tensor, feature: Tensor, rope: tuple[Tensor, Tensor], view: View) -> Tensor:
-        return self.layer(self.join(torch.cat([embedding, feature], dim=-1)), rope, 0, view)
+    def through(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor, view: View) -> list[Tensor]:
+        return [self.layer(self.join(torch.cat([embedding, feature], dim=-1)), (cos, sin), 0, view)]
 
 
 class PairedLayer(nn.Module):
@@ -95,10 +96,10 @@ class PairedLayer(nn.Module):
         self.attention = Attention(config, inputs=2 * D)
         self.ffn = FeedForward(config)
 
-    def forward(self, embedding: Tensor, feature: Tensor, rope: tuple[Tensor, Tensor], view: View) -> Tensor:
+    def through(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor, view: View) -> list[Tensor]:
         pair = torch.cat([self.embedding_norm(embedding), self.feature_norm(feature)], dim=-1)
-        x = feature + self.attention(pair, rope, 0, view)
-        return x + self.ffn(self.ffn_norm(x))
+        x = feature + self.attention(pair, (cos, sin), 0, view)
+        return [x + self.ffn(self.ffn_norm(x))]
 
 
 class EagleHead(DraftHead):
@@ -121,6 +122,7 @@ class EagleHead(DraftHead):
     def __init__(self, config: EagleConfig, ids: Tensor | Sequence[int] | None = None):
         super().__init__(config)
         D, one = config.target.hidden_size, replace(config.target, layers=1)
+        self.traces = Traces()
         if config.version == 1:
             if ids is not None:
                 raise ValueError("version 1 scores the whole vocabulary and takes no ids")
@@ -196,7 +198,9 @@ class EagleHead(DraftHead):
         """
         embedding = target.embedding(tokens).to(features.dtype)
         rope = tuple(table[positions].to(features.dtype).unsqueeze(-3) for table in (target.cos, target.sin))
-        return self.body(embedding, features, rope, view)
+        if target.traces is not None and self.traces.pay(features, view):
+            return self.traces.run(self.body, (embedding, features, *rope), view)[0]
+        return self.body.through(embedding, features, *rope, view)[0]
 
     def logits(self, target: Transformer, features: Tensor) -> Tensor:
         """The head's own features (..., D) → (..., scored): what it thinks of the tokens it scores."""

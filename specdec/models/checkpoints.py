@@ -25,6 +25,7 @@ from specdec.models.gguf_file import read_gguf
 from specdec.models.huggingface import read_huggingface
 from specdec.models.linear import needs_packing, pack_linears
 from specdec.models.tokenizer import Tokenizer
+from specdec.models.traced import Traces
 from specdec.models.transformer import Transformer
 from specdec.progress import progress
 
@@ -141,6 +142,7 @@ def _assemble(
     model = model.to(device).eval().requires_grad_(False)
     if packed and needs_packing(device, dtype):
         pack_linears(model)
+    model.traces = Traces()
     return model
 
 

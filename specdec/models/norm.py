@@ -18,6 +18,7 @@ class RMSNorm(nn.RMSNorm):
 
     def __init__(self, size: int, eps: float):
         super().__init__(size, eps)
+        self.root = math.sqrt(size)
         numbers = 0.0, math.sqrt(size * eps)  # PyTorch wants them as tensors
         self.numbers = {dtype: torch.tensor(numbers, dtype=dtype, device="cpu").unbind() for dtype in (torch.float32, torch.float64)}
 
@@ -27,4 +28,4 @@ class RMSNorm(nn.RMSNorm):
             return super().forward(x)
         zero, shortest = self.numbers[x.dtype]
         length = torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), shortest)
-        return torch.addcdiv(zero, x, length, value=math.sqrt(x.shape[-1])) * self.weight
+        return torch.addcdiv(zero, x, length, value=self.root) * self.weight

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from specdec.cache import KVCache
 from specdec.config import Config
-from specdec.models.attention import View, view
+from specdec.models.attention import CacheView, View, view
 from specdec.models.linear import Linear
 from specdec.models.norm import RMSNorm
+from specdec.models.traced import Traces
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,12 @@ class Attention(nn.Module):
         self.qk_norm = config.qk_norm
 
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], layer: int, view: View) -> Tensor:
-        B, T, _ = x.shape
-        qkv = self.qkv(x).view(B, T, -1, self.head_dim).transpose(1, 2)  # (B, heads + 2 kv_heads, T, head_dim)
+        qkv = self.qkv(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)  # (B, heads + 2 kv_heads, T, head_dim)
         qk, v = qkv.split([self.heads + self.kv_heads, self.kv_heads], dim=1)
         if self.qk_norm:
             qk = torch.cat([self.q_norm(qk[:, : self.heads]), self.k_norm(qk[:, self.heads :])], dim=1)
         q, k = rotate(qk, *rope).split([self.heads, self.kv_heads], dim=1)
-        return self.out(view.attend(layer, q, k, v).transpose(1, 2).reshape(B, T, -1))
+        return self.out(view.attend(layer, q, k, v).transpose(1, 2).flatten(2))
 
 
 class FeedForward(nn.Module):
@@ -85,6 +85,7 @@ class Transformer(nn.Module):
     def __init__(self, config: Config, tokenizer=None):
         super().__init__()
         self.config, self.tokenizer = config, tokenizer
+        self.traces: Traces | None = None  # `load_model` sets them; small models for tests are quicker without
         self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
@@ -145,21 +146,30 @@ class Transformer(nn.Module):
         """
         self._check(tokens, cache, positions, rows, layers)
         T, L = tokens.shape[1], cache.length
-        cache.require(T)
         if positions is None and self.config.max_length < L + T and not fixed:
             raise ValueError(f"{L} cached + {T} new tokens exceed the model's context of {self.config.max_length}")
         rope = self._rope(positions, cache, T, fixed)
-        seen = view(cache, T, mask, fixed)
-        x, outputs = self.embedding(tokens).to(self.dtype), {}
-        for index, layer in enumerate(self.layers):
-            x = layer(x, rope, index, seen)
-            if index in layers:
-                outputs[index] = x
+        x, *outputs = self._stack(self.embedding(tokens).to(self.dtype), rope, view(cache, T, mask, fixed), tuple(layers))
         x = self.norm(x)
-        inner = torch.cat([outputs[index] for index in layers], dim=-1) if layers else None
+        inner = torch.cat(outputs, dim=-1) if layers else None
         scored = x if rows is None else x[:, T - rows :]
         logits = self.head(scored) if rows != 0 else x.new_empty(len(x), 0, self.config.vocab_size)
         return Output(logits, x, inner)
+
+    def _stack(self, x: Tensor, rope: tuple[Tensor, Tensor], seen: CacheView, kept: tuple[int, ...]) -> list[Tensor]:
+        """x (B, T, D) behind the last layer, and behind each of the layers `kept`."""
+        if self.traces is not None and self.traces.pay(x, seen):
+            return self.traces.run(self, (x, *rope), seen, kept)
+        return self.through(x, *rope, seen, kept)
+
+    def through(self, x: Tensor, cos: Tensor, sin: Tensor, seen: View, kept: tuple[int, ...]) -> list[Tensor]:
+        """`_stack`, as Python runs it."""
+        outputs = {}
+        for index, layer in enumerate(self.layers):
+            x = layer(x, (cos, sin), index, seen)
+            if index in kept:
+                outputs[index] = x
+        return [x, *(outputs[index] for index in kept)]
 
     def _check(self, tokens: Tensor, cache: KVCache, positions: Tensor | None, rows: int | None, layers: Sequence[int]) -> None:
         """Raises ValueError at the first argument of forward that does not fit; looks at shapes only."""
@@ -202,7 +212,7 @@ class Transformer(nn.Module):
             short = Transformer(replace(self.config, layers=layers), self.tokenizer)
         short.embedding, short.norm, short.head = self.embedding, self.norm, self.head
         short.layers = nn.ModuleList(list(self.layers)[:layers])
-        short.cos, short.sin = self.cos, self.sin
+        short.cos, short.sin, short.traces = self.cos, self.sin, None if self.traces is None else Traces()
         return short
 
 
