@@ -14,7 +14,7 @@ from specdec.decoding import generate
 from specdec.distributions import Sampling
 from specdec.drafters import DraftModel, Eagle, EagleConfig, EagleHead
 from specdec.drafters.distilled import DistilledConfig, DistilledDraft
-from specdec.drafters.shared_head import SharedRows, head_rows
+from specdec.drafters.shared_head import SharedRows, head_rows, plain_weight
 from specdec.law import law_distance
 from specdec.models.errors import CheckpointError
 from specdec.models.linear import pack_linears
@@ -153,8 +153,8 @@ def test_the_rows_are_not_stored_and_come_back(target, sharing, tmp_path):
     assert torch.equal(again.head.weight, sharing.head.weight)
     packed = tiny_model(1, V, scale=1.5, dtype=torch.float32)
     pack_linears(packed)
-    from_packed = EagleHead.load(path, packed).head.weight
-    torch.testing.assert_close(from_packed, sharing.head.weight.float(), rtol=0, atol=1e-6)
+    from_packed = plain_weight(EagleHead.load(path, packed).head)
+    torch.testing.assert_close(from_packed, sharing.head.weight.float(), rtol=1e-3, atol=1e-6)  # in half precision
 
 
 def test_a_file_from_before_there_was_a_choice(target, tmp_path):

@@ -67,6 +67,7 @@ class DistilledDraft(DraftHead):
     """
 
     kind, config_class = "distilled", DistilledConfig
+    packs = False  # `beside` does that
 
     def __init__(self, config: DistilledConfig, ids: Tensor | Sequence[int] | None = None):
         super().__init__(config)

@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from specdec.models.errors import CheckpointError
+from specdec.models.linear import Linear, pack_linears
 from specdec.models.transformer import Transformer
 
 FORMAT = 1  # raise it when the names or the layout of the stored tensors change
@@ -43,6 +44,7 @@ class DraftHead(nn.Module):
     A subclass names its `kind` and its `config_class`, and is built from a config alone.
     """
 
+    packs = True  # whether `load` packs its weights where the target's are
     kind: str
     config_class: type[HeadConfig]
 
@@ -68,7 +70,13 @@ class DraftHead(nn.Module):
 
     def save(self, path: str | Path) -> None:
         """Writes a safetensors file with the metadata kind, version, format and config (JSON). It appears under its name only when
-        it is whole; a file that was there is replaced."""
+        it is whole; a file that was there is replaced.
+
+        Raises:
+            ValueError: if the weights are packed. The file that the head came from has them.
+        """
+        if any(isinstance(module, Linear) and module.weight is None for module in self.modules()):
+            raise ValueError("the head's weights are packed for drafting and cannot be stored; copy the file that it was loaded from")
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         about = {
@@ -81,7 +89,8 @@ class DraftHead(nn.Module):
 
     @classmethod
     def load(cls, path: str | Path, target: Transformer) -> Self:
-        """Reads what `save` wrote, in the dtype and on the device of the target's activations.
+        """Reads what `save` wrote, in the dtype and on the device of the target's activations, to draft with. Where the target's
+        weights are packed (specdec/models/linear.py), so are the head's: it can be trained no further then.
 
         Raises:
             CheckpointError (a ValueError): if the file is missing or damaged, holds a head of another kind or format, or one that was
@@ -100,7 +109,10 @@ class DraftHead(nn.Module):
             head = cls._from_file(about, state, target)
         except ValueError as error:
             raise CheckpointError(f"{path}: {error}") from error
-        return head.to(target.device, target.dtype).eval()
+        head = head.to(target.device, target.dtype).eval()
+        if cls.packs and target.head.weight is None:
+            pack_linears(head.requires_grad_(False))
+        return head
 
     @classmethod
     def _from_file(cls, about: dict[str, str], state: dict[str, Tensor], target: Transformer) -> Self:

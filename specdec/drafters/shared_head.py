@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from specdec.models.linear import Linear
 from specdec.models.transformer import Transformer
@@ -22,19 +21,18 @@ def head_rows(target: Transformer, ids: Tensor | None) -> Tensor:
     return rows.to(torch.promote_types(weight.dtype, torch.float32))
 
 
-class SharedRows(nn.Module):
+class SharedRows(Linear):
     """logits = x Wᵀ with rows W (n, D) of the target's LM head: no parameter, and no part of a stored file."""
 
     def __init__(self, rows: int, size: int):
-        super().__init__()
+        with torch.device("meta"):
+            super().__init__(size, rows)
+        del self.weight
         self.register_buffer("weight", torch.empty(rows, size), persistent=False)
 
     def share(self, target: Transformer, ids: Tensor) -> None:
         """Takes the target's rows for these ids, in the dtype that its activations have."""
         self.weight = head_rows(target, ids).to(target.dtype)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight)
 
 
 def check_ids(ids: Tensor, n: int, vocab_size: int) -> None:

@@ -41,6 +41,8 @@ class Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self._packed is None:
             return F.linear(x, self.weight, self.bias)
+        if x.dim() == 1:  # which the kernel does not take
+            return self(x.unsqueeze(0)).squeeze(0)
         return torch.ops.quantized.linear_dynamic_fp16(x, self._packed)
 
 
