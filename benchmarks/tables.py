@@ -9,6 +9,7 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
+from benchmarks.training import markdown as reached
 from specdec.tables import markdown
 
 RESULTS = Path(__file__).parent / "results"
@@ -18,7 +19,7 @@ def main() -> None:
     runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("bit_identity*.json"))]
     overhead = json.loads((RESULTS / "overhead.json").read_text())
     parts = ["# Figures\n\nEvery number here was written by a command of `benchmarks/`; `python -m benchmarks.tables` makes this page.\n"]
-    parts += methods()
+    parts += methods() + training()
     parts += [identity(group) for group in grouped(runs)]
     parts += [widths(json.loads((RESULTS / "fixed_shape.json").read_text())), shares(overhead)]
     (RESULTS / "README.md").write_text("\n".join(parts))
@@ -31,6 +32,12 @@ def methods() -> list[str]:
     results = json.loads((RESULTS / "bench.json").read_text())
     figure = "![Speedup of every method on each workload, and predicted against measured speedup](bench.png)\n"
     return [markdown(results), figure]
+
+
+def training() -> list[str]:
+    """What `python -m benchmarks.training` collected, if it was run."""
+    path = RESULTS / "training.json"
+    return [reached(json.loads(path.read_text()))] if path.exists() else []
 
 
 def grouped(runs: list[dict]) -> list[list[dict]]:

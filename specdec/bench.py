@@ -25,35 +25,36 @@ from rich.table import Table
 from specdec import plots
 from specdec.distributions import Sampling
 from specdec.drafters import Combine, Drafter
-from specdec.measure import PLAIN, Runner, compare, limits, quartiles, texts_in, verify_seconds
-from specdec.methods import HEADS, METHODS, Settings, build
+from specdec.forwards import WIDTHS, forward_costs
+from specdec.measure import PLAIN, Runner, compare, limits, quartiles, texts_in
+from specdec.methods import HEADS, METHODS, WEIGHTS, Settings, build, weights_of
 from specdec.models import Transformer, load_model
 from specdec.progress import progress
 from specdec.tables import heading, label, limits_table, markdown, overview, parts_at, temperatures, verify_table
 from specdec.theory import interpolated_cost
+from specdec.training.config import SMOLLM2
 from specdec.workloads import WORKLOADS, Workload
 
 USUAL = Settings()
 Pair = tuple[Settings, Settings]  # at temperature 0, and above it
+# Trees of at most 5 nodes: with the root 6 rows, which the packed kernel takes at once (a seventh costs a second pass).
 TUNED: dict[str, Pair] = {
     "draft-model": (Settings(k=2), Settings(k=2)),
     "distilled": (Settings(k=3), Settings(k=2)),
-    "medusa": (Settings(tree=(2, 1, 1)), Settings(tree=(2, 1, 1))),
-    "eagle-1": (Settings(tree=(2, 1, 1)), Settings(tree=(1, 1))),
-    "eagle-2": (Settings(depth=4, beam=2, budget=6), Settings(depth=3, beam=2, budget=4)),
-    "eagle-3": (Settings(depth=4, beam=2, budget=6), Settings(depth=3, beam=2, budget=4)),
-    "lookahead": (Settings(window=3, ngram=3, pool=2), Settings(window=2, ngram=3, pool=1)),
-    "prompt-lookup": (Settings(ngram=3, k=7), Settings(ngram=3, k=3)),
+    "medusa": (Settings(tree=(2, 1)), Settings(tree=(2, 1))),
+    "eagle-1": (Settings(tree=(2, 1)), Settings(tree=(1, 1))),
+    "eagle-2": (Settings(depth=3, beam=2, budget=5), Settings(depth=3, beam=2, budget=4)),
+    "eagle-3": (Settings(depth=4, beam=2, budget=5), Settings(depth=3, beam=2, budget=4)),
+    "lookahead": (Settings(window=1, ngram=3, pool=1), Settings(window=1, ngram=3, pool=1)),
+    "prompt-lookup": (Settings(ngram=3, k=5), Settings(ngram=3, k=3)),
 }
 # Where several methods share a tree each gets less of it: a pair for each part.
 JOINED: dict[str, tuple[Pair, ...]] = {
     "eagle-3+prompt-lookup": (
-        (Settings(depth=3, beam=2, budget=4), Settings(depth=2, beam=2, budget=3)),
-        (Settings(ngram=3, k=5), Settings(ngram=3, k=2)),
+        (Settings(depth=3, beam=2, budget=3), Settings(depth=2, beam=2, budget=3)),
+        (Settings(ngram=3, k=4), Settings(ngram=3, k=2)),
     ),
 }
-FILES = {"eagle-2": "eagle-1"}  # the heads of a method lie under its own name, but for these
-WEIGHTS = Path(__file__).parent / "weights"
 PEERS = Path(__file__).parents[1] / "benchmarks" / "peers.py"
 DEFAULT = ",".join([*METHODS, *JOINED])
 
@@ -64,17 +65,11 @@ def settings_of(name: str, greedy: bool) -> list[Settings]:
     return [pair[0 if greedy else 1] for pair in pairs]
 
 
-def weights_of(part: str, folder: Path) -> Path | None:
-    """The file of a method's trained weights, if there is one."""
-    path = folder / f"{FILES.get(part, part)}.safetensors"
-    return path if path.is_file() else None
-
-
-def has_random_heads(name: str, folder: Path) -> bool:
+def has_random_heads(name: str, folder: Path | None) -> bool:
     return any(part in HEADS and weights_of(part, folder) is None for part in name.split("+"))
 
 
-def drafter_of(name: str, target: Transformer, greedy: bool, folder: Path = WEIGHTS) -> Drafter | None:
+def drafter_of(name: str, target: Transformer, greedy: bool, folder: Path | None = WEIGHTS) -> Drafter | None:
     """The method with its tuned settings and its trained weights. Raises ValueError if a name is unknown or weights do not fit."""
     drafter = None
     for part, settings in zip(name.split("+"), settings_of(name, greedy), strict=True):
@@ -94,10 +89,12 @@ def bench(
     prompts: Annotated[int | None, typer.Option(min=1, max=6, help="Of each workload; 3 without.")] = None,
     quick: Annotated[bool, typer.Option(help="One prompt of each workload, 2 repeats, 16 tokens: does it work?")] = False,
     peers: Annotated[bool, typer.Option(help="At temperature 0 transformers and llama.cpp take turns too.")] = False,
-    weights: Annotated[Path, typer.Option(help="The folder of trained heads; those that are missing are random.")] = WEIGHTS,
+    weights: Annotated[
+        Path | None, typer.Option(help="A folder of trained heads, the package's for smollm2-135m; those that are missing are random.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="The folder of table, figure and JSON.")] = Path("benchmarks/results"),
     seed: Annotated[int, typer.Option()] = 0,
-    model: Annotated[str, typer.Option(help="smollm2-135m, or a path.")] = "smollm2-135m",
+    model: Annotated[str, typer.Option(help="smollm2-135m, or a path.")] = SMOLLM2,
     device: Annotated[str, typer.Option()] = "cpu",
 ) -> None:
     """Measure every method beside plain decoding; a run that was killed goes on where it stopped. Keep the machine quiet.
@@ -106,16 +103,17 @@ def bench(
     """
     chosen = [_workload(name) for name in workload or WORKLOADS]
     target = load_model(model, device, torch.bfloat16)
+    folder = weights or (WEIGHTS if model == SMOLLM2 else None)
     if target.tokenizer is None:
         raise ValueError(f"{model} has no tokenizer, so it cannot continue a text")
     about = {
         "model": model, "dtype": "bfloat16", "activations": str(target.dtype).removeprefix("torch."), "machine": machine(target),
         "threads": torch.get_num_threads(), "torch": torch.__version__, "quick": quick, "prompts": prompts or (1 if quick else 3),
         "repeats": repeats or (2 if quick else 5), "tokens": tokens or (16 if quick else 96), "seed": seed,
-        "methods": {name: _described(name, weights) for name in methods.split(",")}, "peers": [], "notes": [],
+        "methods": {name: _described(name, folder) for name in methods.split(",")}, "peers": [], "notes": [],
         "texts": _digest(repr([(one.name, one.texts) for one in WORKLOADS.values()]).encode()),
     }  # fmt: skip
-    runs = _Runs(target, about, weights, out / f"{_stem(quick)}.parts")
+    runs = _Runs(target, about, folder, out / f"{_stem(quick)}.parts")
     parts = [(one, t) for t in dict.fromkeys(temperature) for one in chosen]
     for _, t in parts:
         runs.drafters(Sampling(t))  # an error in a name, a temperature or a file shows before hours of work
@@ -151,7 +149,7 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def _described(name: str, folder: Path) -> dict:
+def _described(name: str, folder: Path | None) -> dict:
     """What a method ran with, in words of JSON: a part that was measured with anything else is measured again."""
     files = {part: weights_of(part, folder) for part in name.split("+")}
     digests = {part: _digest(path.read_bytes()) for part, path in files.items() if path}
@@ -176,7 +174,7 @@ def _load_peers() -> ModuleType:
 class _Runs:
     """The parts of a benchmark, one (workload, temperature) each. What is finished lies in `folder`."""
 
-    def __init__(self, target: Transformer, about: dict, weights: Path, folder: Path):
+    def __init__(self, target: Transformer, about: dict, weights: Path | None, folder: Path):
         self.target, self.about, self.weights, self.folder = target, about, weights, folder
         self.peers: dict[str, Runner] = {}
         self.built: dict[bool, dict[str, Drafter | None]] = {}
@@ -195,7 +193,7 @@ class _Runs:
                 self._kept(f"{one.name}-{t:g}", lambda one=one, t=t: self._part(one, Sampling(t), verify, bar))
                 for one, t in parts
             ]
-        return {"about": self.about, "verify": verify["seconds"], "parts": found}
+        return {"about": self.about, "verify": verify, "parts": found}
 
     def _kept(self, name: str, measure) -> dict:
         """The part of that name, from the folder if it was measured there with the same machine and settings."""
@@ -208,10 +206,10 @@ class _Runs:
 
     def _verify(self, samplings: Sequence[Sampling]) -> dict:
         largest = max(d.max_nodes for sampling in samplings for d in self.drafters(sampling).values() if d)
-        widths = [1, 2, 4, 8, 16, 32, 64]
+        widths = list(WIDTHS)
         while widths[-1] <= largest:
             widths.append(2 * widths[-1])
-        return {"seconds": {str(width): seconds for width, seconds in verify_seconds(self.target, widths).items()}}
+        return {str(width): asdict(cost) for width, cost in forward_costs(self.target, widths).items()}
 
     def _part(self, workload: Workload, sampling: Sampling, verify: dict, bar: Progress) -> dict:
         about, target, drafters = self.about, self.target, self.drafters(sampling)
@@ -219,7 +217,7 @@ class _Runs:
         peers = self.peers if sampling.greedy else {}
         total = texts_in(len(drafters) + len(peers), len(prompts), about["repeats"])
         task = bar.add_task(f"{workload.name}, T = {sampling.temperature:g}", total=total)
-        cost = interpolated_cost({int(width): seconds for width, seconds in verify["seconds"].items()})
+        cost = interpolated_cost({int(width): cost["seconds"] for width, cost in verify.items()})
         rows, texts = compare(
             target, drafters, prompts, sampling, about["tokens"], about["repeats"], about["seed"], target.tokenizer.stop_tokens,
             cost, peers, lambda: bar.advance(task),

@@ -19,13 +19,14 @@ from specdec.bench import bench
 from specdec.console import clear_errors
 from specdec.decoding import prompt_ids, stream
 from specdec.distributions import Sampling
-from specdec.methods import HEADS, METHODS, Settings, build
-from specdec.models import Transformer, load_model
+from specdec.methods import HEADS, METHODS, WEIGHTS, Settings, build, weights_of
 from specdec.models import fetch as fetch_model
+from specdec.models import load_model
 from specdec.models.tokenizer import Tokenizer
 from specdec.plots import COLOURS
 from specdec.results import Round, Stats
 from specdec.training import commands as training
+from specdec.training.config import SMOLLM2
 
 app = typer.Typer(
     help="Speculative decoding on a real language model.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -34,6 +35,7 @@ app.add_typer(training.app)
 app.command()(clear_errors()(bench))
 console = Console(highlight=False)
 USUAL = Settings()
+WARM_UP = 8  # tokens
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 
 
@@ -77,7 +79,9 @@ def generate(
     candidates: Annotated[int, typer.Option(help="prompt-lookup: occurrences to copy from.")] = USUAL.candidates,
     window: Annotated[int, typer.Option(help="lookahead: columns of guesses.")] = USUAL.window,
     pool: Annotated[int, typer.Option(help="lookahead: n-grams proposed at most.")] = USUAL.pool,
-    weights: Annotated[Path | None, typer.Option(help="distilled, medusa, eagle: trained heads; random ones without.")] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="distilled, medusa, eagle: trained heads; for smollm2-135m the package has some, else random ones.")
+    ] = None,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
     top_k: Annotated[int | None, typer.Option()] = None,
     top_p: Annotated[float | None, typer.Option()] = None,
@@ -87,7 +91,7 @@ def generate(
     seed: Annotated[int, typer.Option()] = 0,
     chat: Annotated[bool, typer.Option(help="Put the prompt into the model's chat template.")] = False,
     compare: Annotated[bool, typer.Option(help="Run plain decoding too, and set the two side by side.")] = False,
-    model: Annotated[str, typer.Option(help="smollm2-135m, shakespeare-gpt, or a path.")] = "smollm2-135m",
+    model: Annotated[str, typer.Option(help="smollm2-135m, shakespeare-gpt, or a path.")] = SMOLLM2,
     device: Annotated[str, typer.Option()] = "cpu",
     dtype: Annotated[DtypeName, typer.Option()] = DtypeName.bfloat16,
 ) -> None:
@@ -99,17 +103,20 @@ def generate(
         target = load_model(model, device, DTYPES[dtype.value])
         if target.tokenizer is None:
             raise ValueError(f"{model} has no tokenizer, so it cannot continue a text")
-        chosen = build(drafter, target, settings)
+        folder = WEIGHTS if model == SMOLLM2 else None
+        chosen = build(drafter, target, settings, folder)
         text = sys.stdin.read() if prompt == "-" else prompt
         ids = prompt_ids(target, target.tokenizer.chat(text) if chat else text)
         runs: dict[str, tuple[Stats, list[int]]] = {}
-        _warm_up(target)
-        for name, guesser in ({drafter: chosen, "none": None} if compare else {drafter: chosen}).items():
+        guessers = {drafter: chosen, "none": None} if compare else {drafter: chosen}
+        for guesser in guessers.values():  # the first rounds choose kernels and trace layers
+            list(stream(target, ids, guesser, sampling, min(WARM_UP, max_new_tokens), target.tokenizer.stop_tokens, seed, width))
+        for name, guesser in guessers.items():
             console.rule("plain decoding" if name == "none" else name, style="dim")
             rounds = stream(target, ids, guesser, sampling, max_new_tokens, target.tokenizer.stop_tokens, seed, width)
             runs[name] = _print_stream(rounds, target.tokenizer)
         console.print(_table(runs))
-        if weights is None and any(part in HEADS for part in drafter.split("+")):
+        if weights is None and any(part in HEADS and not (folder and weights_of(part)) for part in drafter.split("+")):
             console.print("The heads are random: exact, but no help. Give trained ones with --weights.", style="dim")
         if compare and drafter != "none":
             _say_where_texts_part(runs[drafter][1], runs["none"][1], sampling, dtype.value, width)
@@ -120,13 +127,6 @@ def _numbers(text: str) -> tuple[int, ...]:
     if not all(part.strip().isdigit() for part in parts):
         raise ValueError(f"--tree takes whole numbers with commas between them, as in 3,2,1; got {text!r}")
     return tuple(map(int, parts))
-
-
-def _warm_up(target: Transformer) -> None:
-    """The first forwards of a process allocate and choose kernels; they would be charged to whoever comes first."""
-    with torch.inference_mode():
-        for width in (1, 8):
-            target(torch.zeros(1, width, dtype=torch.long, device=target.device), target.new_cache(width))
 
 
 def _print_stream(rounds: Iterator[Round], tokenizer: Tokenizer) -> tuple[Stats, list[int]]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import mean, median
-from typing import TypeVar
+from statistics import mean
 
 import numpy as np
 import torch
@@ -27,11 +26,11 @@ from specdec.tree import TokenTree
 from specdec.uniforms import Uniforms
 
 PLAIN = "none"  # the name of plain decoding among the methods
+FEW = 8  # tokens that warm a method up
 # (a prompt's ids, seed) → the rounds of one text. A program that does not tell its ids fills in -1.
 Runner = Callable[[list[int], int], list[Round]]
 Samples = dict[str, list[list[list[Round]]]]  # method → repeat → prompt → rounds
 Text = tuple[list[int], list[int]]  # a prompt's ids, and the new ones behind it
-Case = TypeVar("Case")
 
 
 @dataclass(frozen=True)
@@ -95,9 +94,9 @@ def compare(
 ) -> tuple[dict[str, Row], list[list[int]]]:
     """All methods on the same prompts, in turn, in one process.
 
-    First everybody runs through all prompts once. That warms up, and shows what drafting costs; it does not count otherwise. Then
-    for each repeat and each prompt all methods take turns, and the one that begins changes with the repeat. Repeat r has the seed
-    seed + r.
+    First everybody writes a few tokens, so that kernels are chosen and layers traced. Then all run through all prompts once, which
+    shows what drafting costs and does not count otherwise. Then for each repeat and each prompt all methods take turns, and the one
+    that begins changes with the repeat. Repeat r has the seed seed + r.
 
     Args:
         methods: by name; plain decoding, `PLAIN`: None, must be among them.
@@ -118,9 +117,11 @@ def compare(
         raise ValueError(f"at least one prompt and one repeat are needed, got {len(prompts)} and {repeats}")
     ids = [prompt_ids(target, prompt) for prompt in prompts]
 
-    def runner(drafter: Drafter | None) -> Runner:
-        return lambda text, seed: list(stream(target, text, drafter, sampling, max_new_tokens, stop_tokens, seed))
+    def runner(drafter: Drafter | None, tokens: int = max_new_tokens) -> Runner:
+        return lambda text, seed: list(stream(target, text, drafter, sampling, tokens, stop_tokens, seed))
 
+    for drafter in methods.values():
+        runner(drafter, min(FEW, max_new_tokens))(ids[0], seed)
     timed = {name: None if drafter is None else Timed(drafter) for name, drafter in methods.items()}
     rehearsal = interleaved({name: runner(d) for name, d in timed.items()} | dict(peers or {}), ids, 1, seed, advance)
     step = 1 / decoding_rate(PLAIN, rehearsal[PLAIN][0])
@@ -282,36 +283,6 @@ class _TimedProposer:
         self.proposer.observe(outcome)
         if self.rounds:  # else it was the prompt
             self.rounds[-1][0] += self.clock() - began
-
-
-def median_seconds(cases: Mapping[Case, Callable[[], object]], repeats: int) -> dict[Case, float]:
-    """Median seconds of every case. They take turns; the first turn warms up and does not count."""
-    seconds: dict[Case, list[float]] = {case: [] for case in cases}
-    for _ in range(repeats + 1):
-        for case, call in cases.items():
-            began = time.perf_counter()
-            call()
-            seconds[case].append(time.perf_counter() - began)
-    return {case: median(times[1:]) for case, times in seconds.items()}
-
-
-def verify_seconds(
-    target: Transformer, widths: Sequence[int] = (1, 2, 4, 8, 16, 32, 64), context: int = 256, repeats: int = 15
-) -> dict[int, float]:
-    """Median seconds of a forward of T new tokens behind `context` cached ones, for each T of `widths`."""
-    cache = target.new_cache(context + max(widths))
-    ids = torch.arange(context + max(widths), device=target.device)[None] % target.config.vocab_size
-
-    @torch.inference_mode()
-    def forward(width: int) -> None:
-        target(ids[:, context : context + width], cache)
-        cache.rollback(context)
-        if target.device.type == "cuda":
-            torch.cuda.synchronize(target.device)
-
-    with torch.inference_mode():
-        target(ids[:, :context], cache, rows=0)
-    return median_seconds({width: lambda width=width: forward(width) for width in widths}, repeats)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specdec.drafters import (
@@ -34,6 +34,7 @@ class Settings:
     candidates: prompt-lookup: occurrences to copy from.
     window, pool: lookahead: columns of guesses, n-grams kept for each token.
     weights: trained heads (distilled, medusa, eagle-1, -2, -3), a file; random ones without, which are exact and guess nothing right.
+        `weights_of` names those that are part of the package.
     """
 
     k: int = 8
@@ -87,10 +88,21 @@ METHODS: dict[str, Callable[[Transformer, Settings], Drafter]] = {
 
 
 HEADS = ("distilled", "medusa", "eagle-1", "eagle-2", "eagle-3")  # methods that need training
+WEIGHTS = Path(__file__).parent / "weights"  # heads for SmolLM2-135M
+FILES = {"eagle-2": "eagle-1"}  # a method's lie under its own name, but for these
 
 
-def build(name: str, target: Transformer, settings: Settings = Settings()) -> Drafter | None:
+def weights_of(method: str, folder: Path | None = WEIGHTS) -> Path | None:
+    """The file of a method's trained heads in a folder, if there is one."""
+    path = folder and folder / f"{FILES.get(method, method)}.safetensors"
+    return path if path and path.is_file() else None
+
+
+def build(name: str, target: Transformer, settings: Settings = Settings(), folder: Path | None = None) -> Drafter | None:
     """The drafter of that name for this target; None for "none". Names joined by + make one tree out of their trees (`Combine`).
+
+    Args:
+        folder: where heads are looked for (`weights_of`) if the settings name no file; None: nowhere.
 
     Raises:
         ValueError: if the name is unknown, or a setting does not fit.
@@ -101,9 +113,8 @@ def build(name: str, target: Transformer, settings: Settings = Settings()) -> Dr
     for part in parts:
         if part not in METHODS:
             raise ValueError(f"unknown drafter {part!r}; choose from none, {', '.join(METHODS)}, or several joined by +")
-    first, *others = (METHODS[part](target, settings) for part in parts)
+    found = {part: settings.weights or weights_of(part, folder) for part in parts}
+    first, *others = (METHODS[part](target, replace(settings, weights=found[part])) for part in parts)
     for other in others:
         first = Combine(first, other)
     return first
-
-

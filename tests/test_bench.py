@@ -17,7 +17,8 @@ from specdec import bench as bench_module
 from specdec.bench import DEFAULT, JOINED, TUNED, bench, drafter_of, has_random_heads, settings_of
 from specdec.config import Config
 from specdec.drafters import Combine, Eagle, EagleHead, MedusaHeads
-from specdec.measure import PLAIN, quartiles, verify_seconds
+from specdec.forwards import forward_costs
+from specdec.measure import PLAIN, quartiles
 from specdec.methods import HEADS, METHODS
 from specdec.models.tokenizer import CONTROL, from_gguf_fields
 from specdec.models.transformer import random_model
@@ -46,7 +47,7 @@ def run(target, monkeypatch, tmp_path) -> Callable:
     monkeypatch.setattr(bench_module, "load_model", lambda *_: target)
     short = {name: replace(one, texts=tuple(text[-60:] for text in one.texts)) for name, one in WORKLOADS.items()}
     monkeypatch.setattr(bench_module, "WORKLOADS", short)
-    monkeypatch.setattr(bench_module, "verify_seconds", lambda target, widths: verify_seconds(target, widths, 16, repeats=1))
+    monkeypatch.setattr(bench_module, "forward_costs", lambda target, widths: forward_costs(target, widths, 16, repeats=1))
     app = typer.Typer()
     app.command()(bench)
 
@@ -108,7 +109,7 @@ def test_a_killed_run_goes_on_where_it_stopped(run, monkeypatch, tmp_path):
     assert result.exit_code == 0, result.output
     assert len(measured) == 4, "finished parts must not be measured again"
     assert stored["parts"][:3] == [before[name] for name in ("chat-0.json", "code-0.json", "chat-1.json")]
-    assert stored["verify"] == before["verify.json"]["seconds"]
+    assert stored["verify"] == before["verify.json"]
 
 
 def test_parts_of_other_settings_are_measured_again(run, monkeypatch, tmp_path):
@@ -159,7 +160,7 @@ def made_up():
         }}
         for name, f in (("code", 1), ("chat", 0.4))
     ]  # fmt: skip
-    return {"about": about, "verify": {"1": 0.02, "8": 0.03}, "parts": parts}
+    return {"about": about, "verify": {"1": {"seconds": 0.02, "products": 0.015}, "8": {"seconds": 0.03, "products": 0.02}}, "parts": parts}
 
 
 def test_tables_hold_the_numbers_of_the_json():
@@ -177,7 +178,7 @@ def test_tables_hold_the_numbers_of_the_json():
         "predicted": "1.75×", "whole texts": "1.20×", "c": "0.125", "nodes": "3.5", "V": "1.25", "texts that part": "1 of 6",
     }  # fmt: skip
     text = markdown(results)
-    assert "| 8 | 30.0 | 1.50 |" in text
+    assert "| 8 | 30.0 | 1.50 | 67% |" in text
     assert "llama.cpp is not here." in text
     assert "the median of 3 repeats" in text
 

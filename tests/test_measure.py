@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+import torch
 from drafters_under_test import draft_of, eagle_1, eagle_3
 from tiny import probability_table, tiny_model
 
-from specdec import measure
+from specdec import forwards, measure
 from specdec.decoding import generate
 from specdec.distributions import Sampling
 from specdec.drafters import Combine, DraftModel, Eagle, PromptLookup
+from specdec.forwards import forward_costs, median_seconds
 from specdec.measure import (
     PLAIN,
     Cost,
@@ -18,13 +20,12 @@ from specdec.measure import (
     compare,
     interleaved,
     limits,
-    median_seconds,
     overlaps_of,
     quartiles,
     rows_of,
     texts_in,
-    verify_seconds,
 )
+from specdec.models.linear import Linear
 from specdec.results import Round
 from specdec.theory import interpolated_cost, speedup
 from specdec.tree import full_tree
@@ -199,18 +200,31 @@ def test_medians_take_turns_and_forget_the_first(monkeypatch):
     assert found == {"a": 3 + 1, "b": 1 + 1}
 
 
-def test_verify_seconds_measures_every_width_and_leaves_the_context_alone():
+def test_forward_costs_measure_every_width_and_leave_the_context_alone():
     target, seen = tiny_model(0), []
 
     def watch(module, arguments, output):
         seen.append((arguments[0].shape[1], arguments[1].lengths[0]))
 
     handle = target.register_forward_hook(watch)
-    found = verify_seconds(target, widths=(1, 3), context=10, repeats=2)
+    found = forward_costs(target, widths=(1, 3), context=10, repeats=2)
     handle.remove()
     assert list(found) == [1, 3]
-    assert all(seconds > 0 for seconds in found.values())
+    assert all(cost.seconds > 0 and cost.products > 0 for cost in found.values())
     assert seen == [(10, 10), *[(1, 11), (3, 13)] * 3], "every forward runs behind 10 tokens"
+
+
+def test_the_products_are_those_of_a_forward():
+    """Every linear layer once, on as many rows."""
+    target, seen = tiny_model(0), []
+    for name, module in target.named_modules():
+        if isinstance(module, Linear):
+            module.register_forward_hook(lambda _, arguments, __, name=name: seen.append((name, arguments[0].shape[-2:])))
+    with torch.inference_mode():
+        target(torch.zeros(1, 3, dtype=torch.long), target.new_cache(3))
+        forward, _ = sorted(seen), seen.clear()
+        forwards._products(target, 3)()
+    assert sorted(seen) == forward, "left: what was timed; right: what a forward runs"
 
 
 def table_overlap(target, q_of, text, sampling):

@@ -1,0 +1,70 @@
+"""What a forward costs: the time of T tokens at once, and that of its matrix products alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TypeVar
+
+import torch
+
+from specdec.models import Transformer
+from specdec.models.linear import Linear
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
+Case = TypeVar("Case")
+
+
+@dataclass(frozen=True)
+class ForwardCost:
+    """Seconds of a forward, and of its products (every `Linear` once, the LM head among them) on numbers that lie ready."""
+
+    seconds: float
+    products: float
+
+
+def forward_costs(
+    target: Transformer, widths: Sequence[int] = WIDTHS, context: int = 256, repeats: int = 15
+) -> dict[int, ForwardCost]:
+    """Medians for T new tokens behind `context` cached ones, for each T of `widths`. All cases take turns."""
+    cache = target.new_cache(context + max(widths))
+    ids = torch.arange(context + max(widths), device=target.device)[None] % target.config.vocab_size
+
+    def forward(width: int) -> None:
+        target(ids[:, context : context + width], cache)
+        cache.rollback(context)
+
+    cases: dict[tuple[str, int], Callable[[], object]] = {("forward", w): lambda w=w: forward(w) for w in widths}
+    cases |= {("products", w): _products(target, w) for w in widths}
+    with torch.inference_mode():
+        target(ids[:, :context], cache, rows=0)
+        seconds = median_seconds({case: lambda call=call: _done(call, target.device) for case, call in cases.items()}, repeats)
+    return {w: ForwardCost(seconds["forward", w], seconds["products", w]) for w in widths}
+
+
+def _products(target: Transformer, T: int) -> Callable[[], object]:
+    """Every linear layer of the model once, on T rows."""
+    config, c = target.config, {"device": target.device, "dtype": target.dtype}
+    inner = {"out": config.heads * config.head_dim, "down": config.ffn_size}
+    linears = [(name.rpartition(".")[-1], m) for name, m in target.named_modules() if isinstance(m, Linear)]
+    calls = [(module, torch.randn(1, T, inner.get(name, config.hidden_size), **c)) for name, module in linears]
+    return lambda: [module(x) for module, x in calls]
+
+
+def _done(call: Callable[[], object], device: torch.device) -> None:
+    call()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def median_seconds(cases: Mapping[Case, Callable[[], object]], repeats: int) -> dict[Case, float]:
+    """Median seconds of every case. They take turns; the first turn warms up and does not count."""
+    seconds: dict[Case, list[float]] = {case: [] for case in cases}
+    for _ in range(repeats + 1):
+        for case, call in cases.items():
+            began = time.perf_counter()
+            call()
+            seconds[case].append(time.perf_counter() - began)
+    return {case: median(times[1:]) for case, times in seconds.items()}
