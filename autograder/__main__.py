@@ -14,6 +14,7 @@ from autograder.marks import Mark
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 console = Console(highlight=False)
+JOBS = min(2, os.cpu_count() or 1)
 
 
 @app.callback()
@@ -43,13 +44,13 @@ def exercises(
 def grade(
     submissions: Annotated[Path, typer.Argument(exists=True, help="student/NN-slug/exercise.ipynb, an nbgrader course, or a Canvas zip.")],
     out: Annotated[Path, typer.Argument(file_okay=False, help="Where grades.csv, feedback/ and all the rest go.")],
-    jobs: Annotated[int, typer.Option(min=1, help="Submissions graded at the same time.")] = min(2, os.cpu_count() or 1),
+    jobs: Annotated[int, typer.Option(min=1, help="Submissions graded at the same time.")] = JOBS,
     scheduler: Annotated[str, typer.Option(help="A dask scheduler, tcp://host:8786, whose workers grade in place of --jobs.")] = "",
     assignment: Annotated[str, typer.Option(help="NN-slug, for a Canvas zip: its file names do not say.")] = "",
     roster: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Canvas's gradebook export, for canvas.csv.")] = None,
     db_url: Annotated[str, typer.Option(envvar="AUTOGRADER_DB_URL", help="A gradebook elsewhere, postgresql://…")] = "",
     secret: Annotated[str, typer.Option(envvar="AUTOGRADER_SECRET", help="Makes the seeds of the checks.")] = "",
-    seconds: Annotated[float, typer.Option(min=1, help="Time for one submission.")] = 300,
+    seconds: Annotated[float, typer.Option(min=1, help="Of processor time for one submission; on the clock four times that.")] = 300,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Without bubblewrap: students' code can read and write what you can.")] = False,
 ) -> None:
     """Grade submissions. Stopped at any moment and started again, it goes on where it was."""
@@ -88,13 +89,21 @@ _UNSAFE = (
 def zoo(
     whole: Annotated[bool, typer.Option("--whole", help="All cases, not the fast part.")] = False,
     kinds: Annotated[str, typer.Option(help="Which, separated by commas.")] = "right,wrong,cheat",
+    jobs: Annotated[int, typer.Option(min=1, help="Submissions judged at the same time.")] = JOBS,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Without bubblewrap; no cheats then.")] = False,
 ) -> None:
     """Judge submissions whose verdict is known: right ones, wrong ones, cheats."""
+    from autograder import sandbox
+    from autograder.judge import Settings
+    from autograder.runner import Run
     from autograder.zoo import verdicts
 
-    missed = verdicts.table(kinds.split(","), whole, unsafe, console)
-    if missed:
+    if not unsafe and sandbox.unavailable():
+        console.print(f"Skipped: {sandbox.unavailable()}", style="yellow", markup=False)
+        return
+    cases = list(verdicts.chosen([kind for kind in kinds.split(",") if not (unsafe and kind == "cheat")], whole))
+    title = "The zoo" if whole else "The zoo, its fast part"
+    if verdicts.table(cases, title, Run(jobs, judge=Settings(unsafe)), console):
         raise typer.Exit(1)
 
 

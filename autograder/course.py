@@ -35,8 +35,9 @@ os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.envir
 
 
 def assignments() -> list[str]:
-    """The slugs of all exercises, `NN-slug`."""
-    return sorted(path.parent.name for path in SOLUTIONS.glob("*/exercise.py"))
+    """The slugs of all exercises, `NN-slug`. A copy for students has no sources, and the notebooks made from them."""
+    found = SOLUTIONS.glob("*/exercise.py") if SOLUTIONS.is_dir() else (ROOT / "chapters").glob(f"*/{NOTEBOOK}.ipynb")
+    return sorted(path.parent.name for path in found)
 
 
 def source_notebook(assignment: str) -> NotebookNode:

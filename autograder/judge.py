@@ -24,15 +24,15 @@ from autograder import course, rebuilding
 from autograder.checks import core
 from autograder.marks import CheckMark, Mark
 from autograder.sandbox import Limits, Sandbox
-from autograder.session import Lost, RemoteFunction, Session
+from autograder.session import WALL, Lost, RemoteFunction, Session
 
 CELL_SECONDS = 10.0  # for a cell outside the checks
-LOAD_SECONDS = 60.0  # for all of them, cells that must be left out and a new child each time included
+LOAD_SECONDS = 30.0  # for all of them, cells that must be left out and a new child each time included; on the clock WALL times that
 
 
 @dataclass(frozen=True)
 class Settings:
-    """unsafe: without bubblewrap; seconds: on the clock, for all checks of a submission together."""
+    """unsafe: without bubblewrap; seconds: of processor time, for all checks of a submission together."""
 
     unsafe: bool = False
     seconds: float = 300.0
@@ -179,7 +179,7 @@ class Judge:
         self._settings, self._sandbox = settings, Sandbox(settings.limits, settings.unsafe)
 
     def judge(self, job: Job) -> Mark:
-        work = _Work(self._sandbox, list(job.cells), time.monotonic() + self._settings.seconds)
+        work = _Work(self._sandbox, list(job.cells), time.monotonic() + WALL * self._settings.seconds)
         try:
             checks = tuple(work.check(task, job.seed) for task in job.tasks)
             return job.mark(work.status, checks, tuple(work.notes.values()))
@@ -203,7 +203,7 @@ class _Work:
         began = time.perf_counter()
         try:
             session = self._ready()
-            with session.time_limit(max(0.1, self._deadline - time.monotonic()), wall=1.0):
+            with session.time_limit(max(0.1, (self._deadline - time.monotonic()) / WALL)):
                 functions = [self._function(session, name) for name in task.functions]
                 result = core.run(task.check, *functions, seed=seed, host=session)
         except core.Wrong as wrong:
@@ -231,7 +231,7 @@ class _Work:
         """A child in which all cells have run, but for those that never end or end the process."""
         began = time.monotonic()
         while self._session is None:
-            if time.monotonic() > min(began + LOAD_SECONDS, self._deadline):
+            if time.monotonic() > min(began + WALL * LOAD_SECONDS, self._deadline):
                 self.status = "timeout"
                 raise core.OutOfTime(LOAD_SECONDS)
             self._session = session = Session(self._sandbox.open())

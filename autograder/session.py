@@ -64,12 +64,11 @@ class RemoteObject(core.Stays):
 
 @dataclass(frozen=True)
 class _Limit:
-    """So many seconds, from when on the clock and on the child's; wall: times that on the clock."""
+    """So many seconds of the child's processor time, from when on its clock and on the wall's."""
 
     seconds: float
     began: float
     cpu: float
-    wall: float
 
 
 class Session:
@@ -170,7 +169,7 @@ class Session:
         for limit in self._limits:
             passed = time.monotonic() - limit.began
             if passed > limit.seconds:
-                passed = max(self._child.cpu_seconds() - limit.cpu, passed / limit.wall)
+                passed = max(self._child.cpu_seconds() - limit.cpu, passed / WALL)
             if passed >= limit.seconds:
                 self.lost, self._late = "late", limit.seconds
                 raise core.OutOfTime(limit.seconds)
@@ -195,8 +194,8 @@ class Session:
     # -- as a host of checks -------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def time_limit(self, seconds: float, wall: float = WALL) -> Iterator[None]:
-        self._limits.append(_Limit(seconds, time.monotonic(), self._child.cpu_seconds(), wall))
+    def time_limit(self, seconds: float) -> Iterator[None]:
+        self._limits.append(_Limit(seconds, time.monotonic(), self._child.cpu_seconds()))
         try:
             yield
         finally:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from autograder.checks.core import Mistake, Result, Signal, Wrong, call, register, time_limit
+from autograder.checks.core import SIMPLE, Mistake, Result, Signal, Wrong, call, register, time_limit
 from autograder.checks.rejection_mistakes import ACCEPT, RESIDUAL, STEP, accepts, residual
 from autograder.checks.stepping import (
     EXACT,
@@ -33,11 +33,13 @@ from specdec.statistics import goodness_of_fit
 
 REPEATS = 7  # of a short step, to see randomness that is not the check's
 HALF = 0.5  # of the points, where only a limiting case is wrong
+NEAR = 1e-4  # of a threshold, relatively: no drawn u lies nearer, so that single precision cannot decide otherwise
+MASS = 0.2  # of a drawn residual at least: what is divided by less loses digits that single precision does not have
 
 # -- accept_or_reject --------------------------------------------------------------------------------------------------
 
 
-@register("02.accept_or_reject")
+@register("02.accept_or_reject", seconds=SIMPLE)
 def accept_or_reject(student: Callable, seed: int) -> Result:
     """u just below and just above p/q, p >= q, p = 0, q = 0."""
     cases = _accept_cases(seed)
@@ -74,10 +76,18 @@ def _accept_cases(seed: int) -> list[tuple[float, float, float]]:
     draw = random.Random(f"accept {seed}")
     cases = [(0.3, 0.6, 0.4999), (0.3, 0.6, 0.5001), (0.6, 0.3, 0.9999), (0.4, 0.4, 0.9999), (0.0, 0.5, 1e-9), (0.01, 0.9, 0.5)]
     for _ in range(30):  # the last u tells p * q from p - q, and both from p
-        p, q = draw.uniform(0.02, 0.6), draw.uniform(0.02, 0.6)
+        p, q = _redrawn(lambda: (draw.uniform(0.02, 0.6), draw.uniform(0.02, 0.6)), lambda pair: abs(pair[0] / pair[1] - 1) > 0.01)
         threshold = min(1.0, p / q)
-        cases += [(p, q, u) for u in (threshold - 1e-4, min(threshold + 1e-4, 0.9999), draw.random(), draw.uniform(0, p))]
+        uniforms = [_redrawn(u, lambda u, p=p, q=q: abs(u * q - p) > NEAR * p) for u in (draw.random, lambda p=p: draw.uniform(0, p))]
+        cases += [(p, q, u) for u in (threshold - 1e-4, min(threshold + 1e-4, 0.9999), *uniforms)]
     return [*cases, (0.2, 0.0, 0.5)]
+
+
+def _redrawn(draw: Callable[[], Any], fits: Callable[[Any], bool]) -> Any:
+    """The first draw that fits."""
+    while not fits(found := draw()):
+        continue
+    return found
 
 
 def _truth(answer: Any) -> bool:
@@ -100,12 +110,12 @@ def _acceptance_curve(student: Callable) -> list[tuple[float, float]]:
 # -- residual_dist -----------------------------------------------------------------------------------------------------
 
 
-@register("02.residual_dist")
+@register("02.residual_dist", seconds=SIMPLE)
 def residual_dist(student: Callable, seed: int) -> Result:
     """Against norm((p - q)₊); and a distribution, whichever, where the residual has no mass."""
     draw = random.Random(f"residual {seed}")
     cases = [([0.1, 0.55, 0.35], [0.5, 0.3, 0.2]), ([0.6, 0.4, 0.0], [0.2, 0.3, 0.5])]
-    cases += [(_random_distribution(draw, v), _random_distribution(draw, v)) for v in (2, 3, 5, 8, 40)]
+    cases += [_random_pair(draw, v) for v in (2, 3, 5, 8, 40)]
     answers = [_vector(student, p, q) for p, q in cases]
     p, q = cases[0]
     picture = {"kind": "residual", "p": p, "q": q, "right": residual(p, q), "student": answers[0]}
@@ -125,6 +135,14 @@ def residual_dist(student: Callable, seed: int) -> Result:
                 "With p = q nothing is ever rejected, but rounding can call you there: return p when the sum is 0.", picture, credit=HALF,
             )  # fmt: skip
     return Result(True, f"{len(cases)} residuals are exact, and p = q gives a distribution", picture=picture)
+
+
+def _random_pair(draw: random.Random, size: int) -> tuple[list[float], list[float]]:
+    """p and q with a residual of some mass."""
+    return _redrawn(
+        lambda: (_random_distribution(draw, size), _random_distribution(draw, size)),
+        lambda pair: sum(max(0.0, a - b) for a, b in zip(*pair)) > MASS,
+    )
 
 
 def _random_distribution(draw: random.Random, size: int) -> list[float]:

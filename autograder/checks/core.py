@@ -27,6 +27,7 @@ from autograder.inside.printed import FirstLines
 HERE = Path(__file__).parent
 OURS = (HERE, HERE.parents[1] / "specdec")  # code that is never the student's
 SECONDS = 20.0  # a check's time limit; an endless loop is then a message, not a hanging kernel
+SIMPLE = 5.0  # for a check that calls a function a hundred times, with numbers
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 
 from rich.console import Console
-from rich.progress import track
+from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 
-from autograder import course, zoo
-from autograder.judge import Exercise, Judge, Settings, released
+from autograder import course, runner, zoo
+from autograder.judge import Exercise, Job, Judge, Settings, released
 from autograder.marks import Mark
-from autograder.sandbox import unavailable
 
 # Wait for limits of time on purpose, and so for a minute.
 SLOW = frozenset({"never_stops", "sleeps", "forks", "floods_output", "kills", "step_endless", "floods_disk", "floods_memory"})
 FAST = 3  # wrong ones of each check in the fast part
+SHOWN = 5  # of the cases that took longest
 
 
 @cache
@@ -29,12 +31,18 @@ def handed_in(case: zoo.Case) -> bytes:
     return course.text(zoo.filled(case.assignment, exercise(case.assignment).release, case)).encode()
 
 
-def judged(case: zoo.Case, judge: Judge, student: str = "zoo") -> Mark:
-    return judge.judge(exercise(case.assignment).job(student, handed_in(case)))
+def job(case: zoo.Case) -> Job:
+    return exercise(case.assignment).job("zoo", handed_in(case))
+
+
+def judged(case: zoo.Case, judge: Judge) -> Mark:
+    return judge.judge(job(case))
 
 
 def fault(case: zoo.Case, mark: Mark) -> str:
     """What is wrong with the mark of a case; nothing if it is right."""
+    if mark.status == "error":
+        return f"the grader failed: {mark.message}"  # a cheat that breaks it has no points either
     points = {check.name: check.points for check in mark.checks}
     if case.kind == "right":
         lost = [f"{check.name}: {check.message}" for check in mark.checks if not check.passed]
@@ -58,27 +66,33 @@ def chosen(kinds: Iterable[str], whole: bool) -> Iterator[zoo.Case]:
                 yield case
 
 
-def table(kinds: list[str], whole: bool, unsafe: bool, console: Console) -> int:
-    """Judges them and prints a line for each kind, and each case that was missed. Returns how many were."""
-    why = "" if unsafe else unavailable()
-    if why:
-        console.print(f"Skipped: {why}", style="yellow", markup=False)
-        return 0
-    cases = list(chosen([kind for kind in kinds if not (unsafe and kind == "cheat")], whole))
-    faults: dict[str, list[str]] = {kind: [] for kind in kinds}
-    judge = Judge(Settings(unsafe))
-    try:
-        for case in track(cases, "Judging the zoo", console=console):
-            found = fault(case, judged(case, judge))
+def judged_at_once(cases: Sequence[zoo.Case], run: runner.Run) -> Iterator[tuple[zoo.Case, Mark]]:
+    """Cases with their marks, as they come. Those that wait for a limit go first, so that nothing waits for them at the end."""
+    waiting = sorted(cases, key=lambda case: case.path.stem not in SLOW)
+    named = {f"{case.kind} {case}": case for case in waiting}
+    jobs = [replace(job(case), student=name) for name, case in named.items()]  # the seed is still that of "zoo"
+    with contextlib.closing(runner.judged(jobs, run)) as coming:
+        for mark in coming:
+            yield named[mark.student], mark
+
+
+def table(cases: Sequence[zoo.Case], title: str, run: runner.Run, console: Console) -> int:
+    """Judges them and prints a line for each kind, the cases that took longest, and each that was missed. Returns how many were."""
+    faults: dict[str, list[str]] = {case.kind: [] for case in cases}
+    seconds: dict[zoo.Case, float] = {}
+    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), console=console) as bar:
+        for case, mark in bar.track(judged_at_once(cases, run), len(cases), description="Judging the zoo"):
+            seconds[case] = sum(check.seconds for check in mark.checks)
+            found = fault(case, mark)
             if found:
                 faults[case.kind].append(f"{case}: {found}")
-    finally:
-        judge.close()
-    shown = Table("kind", "cases", "caught", "missed", title="The zoo" if whole else "The zoo, its fast part")
+    shown = Table("kind", "cases", "caught", "missed", title=title)
     for kind, missed in faults.items():
         count = sum(case.kind == kind for case in cases)
         shown.add_row(kind, str(count), str(count - len(missed)), str(len(missed)), style="red" if missed else "green")
     console.print(shown)
+    slowest = sorted(seconds, key=seconds.__getitem__, reverse=True)[:SHOWN]
+    console.print("slowest: " + ", ".join(f"{case} {seconds[case]:.0f} s" for case in slowest), markup=False)
     for line in sum(faults.values(), []):
         console.print(f"missed: {line}", style="red", markup=False)
     return sum(map(len, faults.values()))
