@@ -35,9 +35,9 @@ def some_tokens(B, T, seed):
     return torch.randint(CONFIG.vocab_size, (B, T), generator=torch.Generator().manual_seed(seed))
 
 
-def filled(model, lengths):
+def filled(model, lengths, slots=40):
     """A cache with rows of these lengths."""
-    cache = model.new_cache(40, len(lengths))
+    cache = model.new_cache(slots, len(lengths))
     with torch.no_grad():
         model(some_tokens(len(lengths), max(lengths), 0), cache)
     cache.rollback(lengths)
@@ -57,12 +57,13 @@ CASES = {
     "rows of different lengths": ([6, 3, 8], 2, None, {}),
     "a tree for each row": ([6, 3], 4, torch.stack([tree_mask(4), torch.ones(4, 4, dtype=torch.bool).tril()]), {}),
     "a fixed shape": ([5], 8, None, {"fixed": True}),
+    "a smaller one": ([5], 4, None, {"fixed": True}),
     "a tree in a fixed shape": ([9], 8, tree_mask(8), {"fixed": True}),
 }
 
 
-def output_of(model, lengths, T, mask, more):
-    cache = filled(model, lengths)
+def output_of(model, lengths, T, mask, more, slots=40):
+    cache = filled(model, lengths, slots)
     with torch.no_grad():
         output = model(some_tokens(len(lengths), T, 1), cache, mask=mask, **more)
     inner = [] if output.layers is None else [output.layers]
@@ -70,10 +71,10 @@ def output_of(model, lengths, T, mask, more):
 
 
 def differences(model, plain):
-    """The names of the cases in which a model that has seen all others before differs from one without traces."""
+    """The names of the cases in which a model that has seen all others before, over another cache, differs from one without traces."""
     for case in CASES.values():
         output_of(model, *case)
-    pairs = {name: zip(output_of(model, *case), output_of(plain, *case), strict=True) for name, case in CASES.items()}
+    pairs = {name: zip(output_of(model, *case, 52), output_of(plain, *case, 52), strict=True) for name, case in CASES.items()}
     return [name for name, outputs in pairs.items() if not all(torch.equal(a, b) for a, b in outputs)]
 
 
@@ -94,6 +95,12 @@ def test_control_a_trace_that_forgets_which_layers_are_kept_is_seen(model):
 
     model.traces = Forgetful()
     assert differences(model, without_traces(model)) == ["inner layers"]
+
+
+def test_a_fixed_shape_is_not_traced(model):
+    """It names sizes: a trace of one width would be wrong at another."""
+    output_of(model, *CASES["a fixed shape"])
+    assert not model.traces._made
 
 
 def test_python_runs_no_layer_once_a_trace_is_made(model):

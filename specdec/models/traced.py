@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from specdec.device import on_host
-from specdec.models.attention import CacheView, Prompt, View
+from specdec.models.attention import CacheView, Fixed, Prompt, View
 
 
 class Traces:
@@ -33,8 +33,9 @@ class Traces:
 
     @staticmethod
     def pay(inputs: Tensor, seen: View) -> bool:
-        """Whether to use them: where the CPU computes and no gradient is wanted. A prompt comes once and is long."""
-        usable = isinstance(seen, CacheView) and not isinstance(seen, Prompt)
+        """Whether to use them: where the CPU computes and no gradient is wanted. A prompt comes once and is long; a fixed shape is
+        computed with sizes by name, which a trace would keep for every other shape."""
+        usable = isinstance(seen, CacheView) and not isinstance(seen, Prompt | Fixed)
         return usable and on_host(inputs.device) and not torch.is_grad_enabled()
 
     def run(self, module: nn.Module, inputs: tuple[Tensor, ...], seen: CacheView, *static) -> list[Tensor]:
