@@ -38,7 +38,8 @@ from specdec.workloads import WORKLOADS, Workload
 USUAL = Settings()
 Pair = tuple[Settings, Settings]  # at temperature 0, and above it
 # Small trees: the packed kernel takes 6 rows at once, the root among them (a seventh costs a second pass), and the heads are not often
-# right beyond their second token. They were chosen on a prompt of each workload that the benchmark does not run by default.
+# right beyond their second token. Those for temperature 0 were tried on a prompt of each workload that the benchmark does not run by
+# default; those above it follow from the acceptance rates.
 TUNED: dict[str, Pair] = {
     "draft-model": (Settings(k=1), Settings(k=1)),
     "distilled": (Settings(k=2), Settings(k=1)),
