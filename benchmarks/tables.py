@@ -1,4 +1,4 @@
-"""Writes benchmarks/results/README.md from the figures beside it.
+"""Writes benchmarks/results/README.md from the figures beside it, and the headline of the project's README.md.
 
     python -m benchmarks.tables
 """
@@ -10,34 +10,45 @@ from collections import defaultdict
 from pathlib import Path
 
 from benchmarks.training import markdown as reached
-from specdec.tables import markdown
+from specdec.tables import headline, markdown, table
 
 RESULTS = Path(__file__).parent / "results"
+README = Path(__file__).parents[1] / "README.md"
+BEGIN, END = "<!-- headline: python -m benchmarks.tables -->\n", "<!-- end of the headline -->"
 
 
 def main() -> None:
+    for path, text in pages().items():
+        path.write_text(text)
+
+
+def pages() -> dict[Path, str]:
+    """Every page that is made from the stored figures, and what it says."""
+    results = json.loads((RESULTS / "bench.json").read_text())
+    return {
+        README: with_headline(README.read_text(), results),
+        RESULTS / "README.md": page(results),
+        RESULTS / "bench.md": markdown(results),
+    }
+
+
+def page(results: dict) -> str:
     runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("bit_identity*.json"))]
     overhead = json.loads((RESULTS / "overhead.json").read_text())
     parts = ["# Figures\n\nEvery number here was written by a command of `benchmarks/`; `python -m benchmarks.tables` makes this page.\n"]
-    parts += methods() + training()
+    parts += [markdown(results), "![Speedup of every method on each workload, and predicted against measured speedup](bench.png)\n"]
+    parts += [reached(json.loads((RESULTS / "training.json").read_text()))]
     parts += [identity(group) for group in grouped(runs)]
     parts += [widths(json.loads((RESULTS / "fixed_shape.json").read_text())), shares(overhead)]
-    (RESULTS / "README.md").write_text("\n".join(parts))
+    return "\n".join(parts)
 
 
-def methods() -> list[str]:
-    """The tables and the figure that `specdec bench` wrote, if it was run."""
-    if not (RESULTS / "bench.json").exists():
-        return []
-    results = json.loads((RESULTS / "bench.json").read_text())
-    figure = "![Speedup of every method on each workload, and predicted against measured speedup](bench.png)\n"
-    return [markdown(results), figure]
-
-
-def training() -> list[str]:
-    """What `python -m benchmarks.training` collected, if it was run."""
-    path = RESULTS / "training.json"
-    return [reached(json.loads(path.read_text()))] if path.exists() else []
+def with_headline(text: str, results: dict) -> str:
+    """The README with the headline table of what `specdec bench` stored between its two marks. Raises ValueError if one is missing."""
+    if BEGIN not in text or END not in text:
+        raise ValueError(f"README.md has no {BEGIN.strip()} … {END}")
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    return before + BEGIN + table(*headline(results)) + END + after
 
 
 def grouped(runs: list[dict]) -> list[list[dict]]:

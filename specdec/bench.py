@@ -28,11 +28,10 @@ from specdec.drafters import Combine, Drafter
 from specdec.forwards import WIDTHS, forward_costs
 from specdec.measure import PLAIN, Runner, compare, limits, quartiles, texts_in
 from specdec.methods import HEADS, METHODS, WEIGHTS, Settings, build, weights_of
-from specdec.models import Transformer, load_model
+from specdec.models import SMOLLM2, Transformer, load_model
 from specdec.progress import progress
 from specdec.tables import heading, label, limits_table, markdown, overview, parts_at, temperatures, verify_table
 from specdec.theory import interpolated_cost
-from specdec.training.config import SMOLLM2
 from specdec.workloads import WORKLOADS, Workload
 
 USUAL = Settings()
@@ -96,7 +95,7 @@ def bench(
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder of table, figure and JSON.")] = Path("benchmarks/results"),
     seed: Annotated[int, typer.Option()] = 0,
-    model: Annotated[str, typer.Option(help="smollm2-135m, or a path.")] = SMOLLM2,
+    model: Annotated[str, typer.Option(help=f"{SMOLLM2}, or a path.")] = SMOLLM2,
     device: Annotated[str, typer.Option()] = "cpu",
 ) -> None:
     """Measure every method beside plain decoding; a run that was killed goes on where it stopped. Keep the machine quiet.

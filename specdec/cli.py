@@ -20,13 +20,12 @@ from specdec.console import clear_errors
 from specdec.decoding import prompt_ids, stream
 from specdec.distributions import Sampling
 from specdec.methods import HEADS, METHODS, WEIGHTS, Settings, build, weights_of
+from specdec.models import SMOLLM2, load_model
 from specdec.models import fetch as fetch_model
-from specdec.models import load_model
 from specdec.models.tokenizer import Tokenizer
 from specdec.plots import COLOURS
 from specdec.results import Round, Stats
 from specdec.training import commands as training
-from specdec.training.config import SMOLLM2
 
 app = typer.Typer(
     help="Speculative decoding on a real language model.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -91,7 +90,7 @@ def generate(
     seed: Annotated[int, typer.Option()] = 0,
     chat: Annotated[bool, typer.Option(help="Put the prompt into the model's chat template.")] = False,
     compare: Annotated[bool, typer.Option(help="Run plain decoding too, and set the two side by side.")] = False,
-    model: Annotated[str, typer.Option(help="smollm2-135m, shakespeare-gpt, or a path.")] = SMOLLM2,
+    model: Annotated[str, typer.Option(help=f"{SMOLLM2}, shakespeare-gpt, or a path.")] = SMOLLM2,
     device: Annotated[str, typer.Option()] = "cpu",
     dtype: Annotated[DtypeName, typer.Option()] = DtypeName.bfloat16,
 ) -> None:

@@ -23,27 +23,72 @@ def overview(results: dict, temperature: float) -> Grid:
     of our own methods the fastest one on each workload."""
     parts = parts_at(results, temperature)
     header = ["method", *(part["workload"] for part in parts), "geometric mean"]
-    rows, medians = [], {}
-    for name, row in parts[0]["rows"].items():
-        if name == PLAIN:
-            continue
-        medians[name] = [quartiles(part["rows"][name]["ratios"])[1] for part in parts]
-        speeds = [_speed(part["rows"][name]) for part in parts]
-        rows.append([label(name, row), *speeds, f"{geometric_mean(medians[name]):.2f}×"])
-    own = [name for name in medians if not parts[0]["rows"][name]["peer"]]
-    best = [max(own, key=lambda name, i=i: medians[name][i]) for i in range(len(parts))]
+    rows = [
+        [label(name, row), *(_speed(part["rows"][name]) for part in parts), _mean(parts, name)]
+        for name, row in parts[0]["rows"].items()
+        if name != PLAIN
+    ]
+    return header, [*rows, _fastest(parts)]
+
+
+def headline(results: dict) -> Grid:
+    """For each temperature the fastest of our methods on every workload, and the trained method that is fastest on the whole; and the
+    other programs. Speedups over plain decoding, and their geometric mean."""
+    grids = []
+    for t in temperatures(results):
+        parts = parts_at(results, t)
+        rows, methods = parts[0]["rows"], results["about"]["methods"]
+        trained = [name for name in methods if methods[name]["weights"] and "+" not in name]
+        lines = [_fastest(parts)]
+        if trained:
+            best = max(trained, key=lambda name: geometric_mean(_medians(parts, name)))
+            lines.append([f"best trained method: {best}", *(_speed(part["rows"][best], False) for part in parts), _mean(parts, best)])
+        for name in rows:
+            if rows[name]["peer"]:
+                lines.append([name, *(f"{median:.2f}×" for median in _medians(parts, name)), _mean(parts, name)])
+        grids += [[f"T = {t:g}: {line[0]}", *line[1:]] for line in lines]
+    return ["", *(part["workload"] for part in parts), "geometric mean"], grids
+
+
+def losers(results: dict) -> str:
+    """A sentence: which of our methods are slower than plain decoding, and where."""
+    told = []
+    for t in temperatures(results):
+        parts = parts_at(results, t)
+        for name in _own(parts):
+            where = [part["workload"] for part in parts if quartiles(part["rows"][name]["ratios"])[1] < 1]
+            if where:
+                told.append(f"{name} at T = {t:g} on {', '.join(where)}")
+    return f"Slower than plain decoding: {'; '.join(told) or 'none'}."
+
+
+def _own(parts: Sequence[dict]) -> list[str]:
+    return [name for name, row in parts[0]["rows"].items() if name != PLAIN and not row["peer"]]
+
+
+def _medians(parts: Sequence[dict], name: str) -> list[float]:
+    return [quartiles(part["rows"][name]["ratios"])[1] for part in parts]
+
+
+def _mean(parts: Sequence[dict], name: str) -> str:
+    return f"{geometric_mean(_medians(parts, name)):.2f}×"
+
+
+def _fastest(parts: Sequence[dict]) -> list[str]:
+    medians = {name: _medians(parts, name) for name in _own(parts)}
+    best = [max(medians, key=lambda name, i=i: medians[name][i]) for i in range(len(parts))]
     tops = [medians[name][i] for i, name in enumerate(best)]
     chosen = [f"{top:.2f}× {name}" for top, name in zip(tops, best, strict=True)]
-    return header, [*rows, ["best of ours", *chosen, f"{geometric_mean(tops):.2f}×"]]
+    return ["best of ours", *chosen, f"{geometric_mean(tops):.2f}×"]
 
 
 def label(name: str, row: dict) -> str:
     return f"{name} (random heads)" if row["random"] else name
 
 
-def _speed(row: dict) -> str:
+def _speed(row: dict, spread: bool = True) -> str:
     low, middle, high = quartiles(row["ratios"])
-    return f"{middle:.2f}× ({low:.2f}–{high:.2f}), τ {row['tau']:.2f}"
+    return f"{middle:.2f}×{f' ({low:.2f}–{high:.2f})' if spread else ''}, τ {row['tau']:.2f}"
 
 
 def details(results: dict, temperature: float) -> Grid:
@@ -87,10 +132,11 @@ def limits_table(results: dict) -> Grid:
     rows = []
     for part in parts:
         found = part["limits"]
-        numbers = [found["largest"], *(found["overlaps"][name] for name in drafts)]
+        alphas = {name: part["rows"][name]["alphas"][:1] for name in drafts}
+        overlaps = [f"{found['overlaps'][name]:.2f}; " + (f"{alphas[name][0]:.2f}" if alphas[name] else "–") for name in drafts]
         text = f"{part['workload']}, T = {part['temperature']:g}"
-        rows.append([text, f"{found['entropy']:.2f}", *(f"{number:.3f}" for number in numbers)])
-    drawn = [f"Σ min(p, q) {label(name, parts[0]['rows'][name])}" for name in drafts]
+        rows.append([text, f"{found['entropy']:.2f}", f"{found['largest']:.2f}", *overlaps])
+    drawn = [f"{label(name, parts[0]['rows'][name])}: Σ min(p, q); α" for name in drafts]
     return ["text", "entropy, nats", "largest p", *drawn], rows
 
 
@@ -119,6 +165,7 @@ def markdown(results: dict) -> str:
     parts = ["## Every method beside plain decoding\n", heading(results) + "\n"]
     for t in temperatures(results):
         parts += [f"### Speedup and τ at T = {t:g}\n", table(*overview(results, t))]
+    parts.append(losers(results) + "\n")
     for t in temperatures(results):
         parts += [f"### Measured and predicted at T = {t:g}\n", PREDICTION, table(*details(results, t))]
     parts += ["### What a forward of T tokens costs behind 256\n", table(*verify_table(results))]
@@ -134,5 +181,5 @@ PREDICTION = (
 )
 LIMITS = (
     "Means over the positions of texts that plain decoding drew. Σ min(p, q) is the chance that one token drawn from the draft is "
-    "accepted; a tree of several candidates can do better.\n"
+    "accepted; a tree of several candidates can do better. Beside it the α at depth 1 that the rounds had.\n"
 )

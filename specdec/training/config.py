@@ -10,9 +10,10 @@ import numpy as np
 
 from specdec.config import check_size
 from specdec.distributions import Sampling
+from specdec.models import SMOLLM2
 
 COPIES = ("first", "last", "spread")  # of the target's layers
-SMOLLM2, GPT_HEAD_DIM = "smollm2-135m", 32
+GPT_HEAD_DIM = 32
 # What each method can be told beside what all can: the default, and what else there is to choose from.
 OPTIONS: dict[str, dict[str, object]] = {
     "gpt": {"layers": 4, "hidden_size": 128},
