@@ -7,6 +7,7 @@ other side.
 from __future__ import annotations
 
 import ast
+import gc
 import hashlib
 import hmac
 import importlib
@@ -177,6 +178,7 @@ class Judge:
 
     def __init__(self, settings: Settings = Settings()):
         self._settings, self._sandbox = settings, Sandbox(settings.limits, settings.unsafe)
+        gc.freeze()  # a judge makes millions of small lists: its collector must not walk over the libraries each time
 
     def judge(self, job: Job) -> Mark:
         work = _Work(self._sandbox, list(job.cells), time.monotonic() + WALL * self._settings.seconds)

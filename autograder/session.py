@@ -215,7 +215,9 @@ class Session:
 
     def steps(self, step: RemoteFunction, prefixes: Sequence[tuple], models: Any, k: int, rng: Any) -> tuple[list[list[int]], list]:
         """Many steps in one request, over lent models and numbers (`inside.lent`): their tokens, and the first odd result, if any."""
-        answer = self.request("steps", function=step.name, prefixes=list(prefixes), k=k, models=[models.target, models.draft], rng=rng)
+        number = {prefix: i for i, prefix in enumerate(dict.fromkeys(prefixes))}  # few differ
+        asked = {"prefixes": list(number), "order": [number[prefix] for prefix in prefixes], "k": k, "rng": rng}
+        answer = self.request("steps", function=step.name, models=[models.target, models.draft], **asked)
         found = answer.get("found") if type(answer) is dict else None
         if type(found) is not list or not all(type(tokens) is list and all(type(t) is int for t in tokens) for tokens in found):
             raise self._lose("what came is no list of tokens")

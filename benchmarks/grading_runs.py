@@ -20,8 +20,8 @@ from autograder.submission import NOTEBOOK
 from benchmarks.grading_class import ASSIGNMENT
 
 SECRET = "benchmark"
-POLL = 0.2  # seconds between two looks at the marks
-LOOK = 2.0  # and at the memory: the kernel adds up a process's pages each time
+POLL = 0.5  # seconds between two looks at the marks
+LOOK = 10.0  # and at the memory: the kernel adds up a process's pages each time
 GONE = 30.0  # seconds in which everything that a killed run had started must have ended
 
 Advance = Callable[[int], None]  # gets the number of marks

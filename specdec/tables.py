@@ -32,14 +32,15 @@ def overview(results: dict, temperature: float) -> Grid:
 
 
 def headline(results: dict) -> Grid:
-    """For each temperature the fastest of our methods on every workload, and the trained method that is fastest on the whole; and the
-    other programs. Speedups over plain decoding, and their geometric mean."""
+    """For each temperature the pace of plain decoding, and as speedups over it: the fastest of our methods on every workload, the trained
+    method that is fastest on the whole, and the other programs."""
     grids = []
     for t in temperatures(results):
         parts = parts_at(results, t)
         rows, methods = parts[0]["rows"], results["about"]["methods"]
         trained = [name for name in methods if methods[name]["weights"] and "+" not in name]
-        lines = [_fastest(parts)]
+        pace = [quartiles(part["rows"][PLAIN]["rates"])[1] for part in parts]
+        lines = [["plain decoding", *(f"{rate:.1f} tokens/s" for rate in pace), f"{geometric_mean(pace):.1f} tokens/s"], _fastest(parts)]
         if trained:
             best = max(trained, key=lambda name: geometric_mean(_medians(parts, name)))
             lines.append([f"best trained method: {best}", *(_speed(part["rows"][best], False) for part in parts), _mean(parts, best)])

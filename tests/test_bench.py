@@ -188,6 +188,7 @@ def test_the_headline_takes_the_fastest_method_and_the_fastest_trained_one():
     header, rows = headline(made_up())
     assert header == ["", "code", "chat", "geometric mean"]
     assert rows == [
+        ["T = 0: plain decoding", "25.0 tokens/s", "25.0 tokens/s", "25.0 tokens/s"],
         ["T = 0: best of ours", "2.50× fast", "1.00× fast", "1.58×"],
         ["T = 0: best trained method: slow", "0.60×, τ 1.50", "0.24×, τ 1.50", "0.38×"],
         ["T = 0: theirs", "9.00×", "9.00×", "9.00×"],

@@ -21,7 +21,7 @@ from itertools import count
 from typing import Any
 
 from autograder.checks.core import Signal, Wrong, call
-from autograder.inside.lent import EXACT, HALVES, MOST_UNIFORMS, Stream, half
+from autograder.inside.lent import EXACT, HALVES, MOST_UNIFORMS, Stream, as_floats, half
 from specdec.law import Choose, law
 
 BLOCK = 4096  # random numbers that are lent at once
@@ -95,7 +95,7 @@ class Models:
 def plain_probabilities(probs: Any) -> list[float]:
     """Lists, tuples, numpy arrays and tensors as a list of floats, or Wrong with the reason why they are no distribution."""
     try:
-        weights = list(map(float, probs))
+        weights = as_floats(probs)
     except (TypeError, ValueError) as error:
         raise Wrong("rng.categorical got something that is no list of probabilities", got=repr(probs)[:200]) from error
     if weights and min(weights) >= 0 and abs(sum(weights) - 1) <= EXACT:

@@ -30,6 +30,18 @@ def pick(weights: Sequence[float], u: float) -> int:
     return last
 
 
+def as_floats(probs: Any) -> list[float]:
+    """Of a list, a tuple, an array or a tensor; of the last two at once, which is several times faster than one by one.
+
+    Raises:
+        TypeError, ValueError: if those are no numbers.
+    """
+    try:
+        return list(map(float, probs if type(probs) is list else probs.tolist()))
+    except (AttributeError, TypeError):  # a tuple, or a row of arrays that hold one number each
+        return list(map(float, probs))
+
+
 class Memo:
     """A model that is asked about each prefix once. `called`: the prefixes that the student's code asked about."""
 
@@ -58,7 +70,7 @@ class Stream:
 
     def categorical(self, probs: Any) -> int:
         try:
-            weights = list(map(float, probs))
+            weights = as_floats(probs)
         except (TypeError, ValueError):
             return self._refuse(probs)
         if not weights or min(weights) < 0 or not abs(sum(weights) - 1) <= EXACT:
@@ -87,7 +99,7 @@ class Scripted:
 
     def categorical(self, probs: Any) -> int:
         try:
-            weights = list(map(float, probs))
+            weights = as_floats(probs)
         except (TypeError, ValueError):
             self.log.append(probs)
             raise Refused from None

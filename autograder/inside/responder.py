@@ -127,14 +127,14 @@ class Responder:
     def _do_printed(self) -> str:
         return self.printed.take()
 
-    def _do_steps(self, function: Any, prefixes: list, k: int, models: list, rng: int) -> dict:
-        """One step for each prefix, with models and randomness that were lent. `odd`: the first result that is no list of whole
-        numbers; what comes behind it is not run."""
+    def _do_steps(self, function: Any, prefixes: list, order: list, k: int, models: list, rng: int) -> dict:
+        """One step behind each prefix of the order, with models and randomness that were lent. `odd`: the first result that is no list
+        of whole numbers; what comes behind it is not run."""
         step, asked = self._target(function), [lent.Memo(model) for model in models]
         stream = lent.Stream(lambda: rng.block(), lambda probs: rng.categorical(probs))
         found: list[list[int]] = []
-        for prefix in prefixes:
-            result = step(prefix, *asked, k, stream)
+        for number in order:
+            result = step(prefixes[number], *asked, k, stream)
             try:
                 found.append([int(operator.index(token)) for token in result])
             except TypeError:
@@ -154,7 +154,7 @@ class Responder:
                 result = self._target(function)(prefix, *asked, k, rng)
             except lent.Refused:
                 refused = True
-            found.append([chosen, result, rng.log, [list(memo.called) for memo in asked], refused])
+            found.append([chosen, result, rng.log, [list(map(list, memo.called)) for memo in asked], refused])
             if len(found) == 1 and not refused:
                 scripts = rng.siblings()
         return found

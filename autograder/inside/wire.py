@@ -22,11 +22,12 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 HEADER = struct.Struct("<II")
 MOST = 64 * 2**20  # bytes of a frame
-MOST_BITS = 4096  # of a whole number
+MOST_BITS, WHOLE = 4096, 2**53  # of a whole number; below this one JSON carries it as itself
 DTYPES = {
     "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8,
 }  # fmt: skip
@@ -94,13 +95,13 @@ class Connection:
         if value is None or kind is bool or kind is str:
             return value
         if kind is int:
-            return value if abs(value) < 2**53 else {"int": _hex(value)}
+            return value if -WHOLE < value < WHOLE else {"int": _hex(value)}
         if kind is float:
-            return value if math.isfinite(value) else {"float": repr(value)}
+            return value if isfinite(value) else {"float": repr(value)}
         if kind is list:
-            return [self._plain(item, raw) for item in value]
+            return self._items(value, raw)
         if kind is tuple:
-            return {"tuple": [self._plain(item, raw) for item in value]}
+            return {"tuple": self._items(value, raw)}
         if kind is dict:
             return {"dict": [[self._plain(key, raw), self._plain(item, raw)] for key, item in value.items()]}
         torch = sys.modules.get("torch")
@@ -114,16 +115,26 @@ class Connection:
         raw += data
         return {"array": [library, dtype, list(shape), start, len(raw)]}
 
+    def _items(self, values: list | tuple, raw: bytearray) -> list:
+        """Numbers are most of what is sent: they are looked at without a call for each."""
+        return [
+            item
+            if (type(item) is int and -WHOLE < item < WHOLE) or (type(item) is float and isfinite(item))
+            else self._plain(item, raw)
+            for item in values
+        ]
+
     def _value(self, plain: Any, raw: bytearray) -> Any:
-        if isinstance(plain, list):
-            return [self._value(item, raw) for item in plain]
-        if not isinstance(plain, dict):
+        kind = type(plain)
+        if kind is list:
+            return [self._value(item, raw) if type(item) in (list, dict) else item for item in plain]
+        if kind is not dict:
             return plain
         if len(plain) != 1:
             raise Malformed(f"an object of {len(plain)} keys")
         ((kind, content),) = plain.items()
-        if kind == "tuple":
-            return tuple(self._value(item, raw) for item in content)
+        if kind == "tuple" and type(content) is list:
+            return tuple(self._value(content, raw))
         if kind == "dict":
             return {self._value(key, raw): self._value(item, raw) for key, item in content}
         if kind == "int":

@@ -15,6 +15,7 @@ which it could get another namespace, another process's memory or memory that no
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -185,4 +186,5 @@ def give(modules: dict[str, str]) -> None:
 if __name__ == "__main__":
     warm()
     give(json.loads(sys.argv[3])["given"])
+    gc.freeze()  # a child's collector does not walk over what it was born with, so that those pages stay shared
     Zygote(socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[3])).serve()
