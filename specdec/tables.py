@@ -51,15 +51,14 @@ def headline(results: dict) -> Grid:
     return ["", *(part["workload"] for part in parts), "geometric mean"], grids
 
 
-def losers(results: dict) -> str:
+def losers(results: dict, temperature: float) -> str:
     """A sentence: which of our methods are slower than plain decoding, and where."""
-    told = []
-    for t in temperatures(results):
-        parts = parts_at(results, t)
-        for name in _own(parts):
-            where = [part["workload"] for part in parts if quartiles(part["rows"][name]["ratios"])[1] < 1]
-            if where:
-                told.append(f"{name} at T = {t:g} on {', '.join(where)}")
+    parts, where = parts_at(results, temperature), {}
+    for name in _own(parts):
+        places = [part["workload"] for part, median in zip(parts, _medians(parts, name), strict=True) if median < 1]
+        if places:
+            where.setdefault("everywhere" if len(places) == len(parts) else f"on {', '.join(places)}", []).append(name)
+    told = [f"{', '.join(names)} {place}" for place, names in where.items()]
     return f"Slower than plain decoding: {'; '.join(told) or 'none'}."
 
 
@@ -165,8 +164,7 @@ def markdown(results: dict) -> str:
     """All tables, under headings of the second and third level."""
     parts = ["## Every method beside plain decoding\n", heading(results) + "\n"]
     for t in temperatures(results):
-        parts += [f"### Speedup and τ at T = {t:g}\n", table(*overview(results, t))]
-    parts.append(losers(results) + "\n")
+        parts += [f"### Speedup and τ at T = {t:g}\n", table(*overview(results, t)), losers(results, t) + "\n"]
     for t in temperatures(results):
         parts += [f"### Measured and predicted at T = {t:g}\n", PREDICTION, table(*details(results, t))]
     parts += ["### What a forward of T tokens costs behind 256\n", table(*verify_table(results))]

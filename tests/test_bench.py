@@ -193,7 +193,7 @@ def test_the_headline_takes_the_fastest_method_and_the_fastest_trained_one():
         ["T = 0: best trained method: slow", "0.60×, τ 1.50", "0.24×, τ 1.50", "0.38×"],
         ["T = 0: theirs", "9.00×", "9.00×", "9.00×"],
     ]
-    assert losers(made_up()) == "Slower than plain decoding: slow at T = 0 on code, chat."
+    assert losers(made_up(), 0) == "Slower than plain decoding: slow everywhere."
 
 
 def test_the_figure_shows_medians_and_quartiles():
