@@ -227,7 +227,7 @@ class Session:
     def branches(
         self, step: RemoteFunction, prefix: tuple, models: Any, k: int, script: Sequence[int], tables: int
     ) -> dict[tuple[int, ...], tuple[Any, list, list, bool]]:
-        """One step under a script (`inside.lent.Scripted`), and those beside it: {script: (its result, its log of draws, the prefixes
+        """One step under a script (`inside.lent.Scripted`), and those behind it: {script: (its result, its log of draws, the prefixes
         that it asked each model about, whether it stopped at a draw)}. tables: a number for each pair of models."""
         asked = [models.target, models.draft]
         answer = self.request("branches", function=step.name, prefix=prefix, k=k, models=asked, tables=tables, script=list(script))

@@ -27,10 +27,10 @@ class Choose:
 
     def categorical(self, p: Sequence[float]) -> int:
         """An index i with probability p[i]. Alternatives of probability 0 are never taken."""
-        weights = [x.item() if hasattr(x, "item") else x for x in p]
-        if any(not x >= 0 for x in weights):
-            raise ValueError(f"probabilities must be >= 0, got {weights}")
-        if abs(sum(weights) - 1) > 1e-6:
+        weights = [x if type(x) is float else x.item() if hasattr(x, "item") else x for x in p]
+        if not weights or not min(weights) >= 0 or not abs(sum(weights) - 1) <= 1e-6:  # NaN may hide from min, but not from the sum
+            if any(not x >= 0 for x in weights):
+                raise ValueError(f"probabilities must be >= 0, got {weights}")
             raise ValueError(f"probabilities must sum to 1, got {sum(weights)} from {weights}")
         return self._branch(weights)
 

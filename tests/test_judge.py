@@ -14,12 +14,13 @@ import pytest
 import torch
 
 from autograder import course, marks, sandbox, zoo
-from autograder.checks import core
+from autograder.checks import core, stepping
 from autograder.inside import lent, wire
 from autograder.judge import Exercise, Judge, Settings, released
 from autograder.sandbox import Limits, Sandbox
 from autograder.session import Lost, RemoteFunction, RemoteObject, Session
 from autograder.zoo import verdicts
+from specdec import law
 
 needs_sandbox = pytest.mark.skipif(bool(sandbox.unavailable()), reason=f"no sandbox: {sandbox.unavailable()}")
 A = "02-rejection-rule"
@@ -149,11 +150,27 @@ def test_a_pick_never_has_no_weight_and_has_its_share():
     assert lent.pick(weights, 1.0) == 3  # rounding may leave a number beyond the last sum
 
 
-def test_siblings_are_the_branches_that_come_next():
-    rng = lent.Scripted([1])
-    assert rng.categorical([0.5, 0.5, 0.0]) == 1
-    assert rng.categorical([0.0, 0.5, 0.25, 0.0, 0.25]) == 1
-    assert rng.siblings() == [[1, 2], [1, 4]]
+def test_the_branches_behind_one_come_in_the_order_of_an_enumeration():
+    def program(rng):
+        first = rng.categorical([0.5, 0.25, 0.0, 0.25])
+        return first, rng.categorical([0.0, 0.5, 0.25, 0.0, 0.25]), rng.uniform() if first == 1 else None
+
+    asked = []
+
+    def enumerated(choose):
+        asked.append(list(choose.script))
+        return program(stepping.Enumeration(choose))
+
+    law(enumerated)
+    for start in (0, 1, 5, len(asked) - 1):  # the judge may begin anywhere
+        scripts, went = [asked[start]], []
+        while scripts:
+            script = scripts.pop()
+            rng = lent.Scripted(script)
+            program(rng)
+            scripts += [later for later in rng.behind() if not went or len(later) > len(script)]
+            went.append(script)
+        assert went == asked[start:]
 
 
 # -- the sandbox -------------------------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ from functools import cache
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from autograder.checks.core import Signal, Wrong, call
 from autograder.inside.lent import EXACT, HALVES, MOST_UNIFORMS, Stream, as_floats, half
 from specdec.law import Choose, law
@@ -156,10 +158,10 @@ class Sampling:
 
     def __init__(self, seed: int | str):
         self._random = random.Random(seed)
-        self._stream = Stream(self.block, plain_probabilities)
+        self._stream = Stream(lambda: self.block().tolist(), plain_probabilities)
 
-    def block(self) -> list[float]:
-        return [self._random.random() for _ in range(BLOCK)]
+    def block(self) -> np.ndarray:
+        return np.array([self._random.random() for _ in range(BLOCK)])
 
     def uniform(self) -> float:
         return self._stream.uniform()
@@ -208,7 +210,11 @@ def sampled_tokens(
     if session is None:
         return tokens
     found, odd = call(session.steps, step, prefixes, models, k, Sampling(seed), what=f"{len(prefixes)} steps")
-    lent = [as_tokens(result, prefix, models.vocabulary, k) for result, prefix in zip([*found, *odd], prefixes)]
+    known: dict[tuple, tuple[int, ...]] = {}  # few results differ
+    for seen in dict.fromkeys((tuple(result), prefix) for result, prefix in zip(found, prefixes)):
+        known[seen] = as_tokens(*seen, models.vocabulary, k)
+    lent = [known[tuple(result), prefix] for result, prefix in zip(found, prefixes)]
+    lent += [as_tokens(result, prefix, models.vocabulary, k) for result, prefix in zip(odd, prefixes[len(found) :])]
     if len(lent) != len(prefixes):
         raise Wrong("some steps gave no result", f"{len(prefixes)} results", str(len(lent)))
     if lent[:audited] != tokens:

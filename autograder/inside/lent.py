@@ -116,13 +116,13 @@ class Scripted:
         self.chosen.append(index)
         return index
 
-    def siblings(self) -> list[list[int]]:
-        """The scripts of the branches that differ from this one in the last draw alone, and come behind it."""
-        if not self.chosen:
-            return []
-        *before, last = self.chosen
-        weights = self.log[len(before)] or HALVES
-        return [[*before, index] for index in range(last + 1, len(weights)) if weights[index] > 0]
+    def behind(self) -> list[list[int]]:
+        """The scripts of the branches that come behind this one and leave it at one draw, the next one last: `law` goes the same way."""
+        found = []
+        for at, taken in enumerate(self.chosen):
+            weights = self.log[at] or HALVES
+            found += [[*self.chosen[:at], index] for index in range(len(weights) - 1, taken, -1) if weights[index] > 0]
+        return found
 
 
 def _flatten(more: Callable[[], Sequence[float]]) -> Iterator[float]:

@@ -24,6 +24,7 @@ from printed import FirstLines
 
 CELL = "<cell "  # file names of the student's code
 MOST_OBJECTS = 10_000
+MOST_BRANCHES = 32  # of an enumeration in one answer
 ONLY_FRAMES = 60  # of a traceback are looked through
 
 
@@ -131,7 +132,7 @@ class Responder:
         """One step behind each prefix of the order, with models and randomness that were lent. `odd`: the first result that is no list
         of whole numbers; what comes behind it is not run."""
         step, asked = self._target(function), [lent.Memo(model) for model in models]
-        stream = lent.Stream(lambda: rng.block(), lambda probs: rng.categorical(probs))
+        stream = lent.Stream(lambda: rng.block().tolist(), lambda probs: rng.categorical(probs))
         found: list[list[int]] = []
         for number in order:
             result = step(prefixes[number], *asked, k, stream)
@@ -142,21 +143,27 @@ class Responder:
         return {"found": found, "odd": []}
 
     def _do_branches(self, function: Any, prefix: tuple, k: int, models: list, tables: int, script: list) -> list:
-        """One step under a script, and the branches beside it. `tables` tells which models belong together: what is known of one is
-        kept for its next branch."""
+        """One step under a script, and those that an enumeration asks for next. `tables` tells which models belong together: what is
+        known of one is kept for its next branch."""
         if tables != self._tables:
             self._tables, self._known = tables, [{}, {}]
-        found, scripts = [], [script]
-        while scripts:
+        found, scripts, step = [], [script], self._target(function)
+        while scripts and len(found) < MOST_BRANCHES:
             asked = [lent.Memo(model, known) for model, known in zip(models, self._known)]
-            rng, result, refused, chosen = lent.Scripted(scripts[0]), None, False, scripts.pop(0)
+            chosen, result, refused = scripts.pop(), None, False
+            rng = lent.Scripted(chosen)
             try:
-                result = self._target(function)(prefix, *asked, k, rng)
+                result = step(prefix, *asked, k, rng)
             except lent.Refused:
                 refused = True
+            except Exception:
+                if not found:
+                    raise
+                break  # the judge looks at the others first, and asks for this one then
             found.append([chosen, result, rng.log, [list(map(list, memo.called)) for memo in asked], refused])
-            if len(found) == 1 and not refused:
-                scripts = rng.siblings()
+            if refused:
+                break
+            scripts += rng.behind() if len(found) == 1 else [later for later in rng.behind() if len(later) > len(chosen)]
         return found
 
     # -- objects -------------------------------------------------------------------------------------------------------
