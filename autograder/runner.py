@@ -111,7 +111,7 @@ def _client(run: Run, most: int) -> Iterator[Client]:
             yield client
         return
     usual = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0, "silence_logs": "ERROR"}
-    with LocalCluster(min(run.jobs, most), **usual) as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=min(run.jobs, most), **usual) as cluster, Client(cluster) as client:
         yield client
 
 

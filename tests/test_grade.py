@@ -139,9 +139,15 @@ def test_a_mark_that_was_damaged_is_made_again(tmp_path):
 
 def test_another_machine_s_workers_give_the_same_marks(graded, submitted, tmp_path):
     found, _, _ = graded
-    with LocalCluster(1, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs="ERROR") as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs="ERROR") as cluster:
         again = runner.grade(submitted, tmp_path, run(scheduler=cluster.scheduler_address))
     assert scores(again) == scores(found)
+
+
+@pytest.mark.parametrize(("jobs", "submissions", "workers"), [(1, 9, 1), (3, 9, 3), (3, 1, 1)])
+def test_there_are_as_many_workers_as_jobs_and_no_more_than_submissions(jobs, submissions, workers):
+    with runner._client(run(jobs=jobs), submissions) as client:
+        assert len(client.nthreads()) == workers
 
 
 COMMAND = [sys.executable, "-m", "autograder", "grade", "--secret", "s", *(["--unsafe"] if JUDGE.unsafe else [])]

@@ -81,13 +81,14 @@ KILLED = {
 RESULTS = {
     "about": {"count": 4, "seed": 0, "quick": True, "machine": "a machine", "cores": 2, "versions": {"Python": "3"}},
     "verdicts": [{"kind": "right", "submissions": 4, "cases": 4, "judged right": 4}],
-    "faults": {}, "class": RUN, "killed": KILLED, "samples": [], "stock": {**RUN, "seconds": 120.0, "workers": 1, "peaks": []},
+    "faults": {}, "class": RUN, "killed": KILLED, "samples": [],
+    "stock": {**RUN, "moments": [20.0, 40.0, 60.0, 80.0], "workers": 1, "peaks": []},
 }  # fmt: skip
 
 
 def test_the_report_says_what_was_measured():
     page = grading_report.markdown(RESULTS)
-    assert "| ours, the class | 2 | 4 | 60 | 4.0 | 2.0× | 600 |" in page
+    assert "| ours, the class | 2 | 4 | 40 | 60 | 6.0 | 2.0× | 600 |" in page
     assert "| 2 | 20 | 10.00 |" in page
     assert "equal byte for byte" in page
     assert grading_report.failures(RESULTS) == []

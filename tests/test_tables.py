@@ -7,7 +7,7 @@ import pytest
 from benchmarks import tables
 from specdec.measure import quartiles
 
-PAGES = {"headline": tables.README, "results": tables.RESULTS / "README.md", "bench": tables.RESULTS / "bench.md"}
+PAGES = {"headline": tables.README} | {name: tables.RESULTS / f"{name}.md" for name in ("README", "bench", "grading")}
 
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
