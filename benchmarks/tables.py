@@ -9,6 +9,7 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
+from benchmarks import grading_report
 from benchmarks.training import markdown as reached
 from specdec.tables import headline, markdown, table
 
@@ -29,6 +30,7 @@ def pages() -> dict[Path, str]:
         README: with_headline(README.read_text(), results),
         RESULTS / "README.md": page(results),
         RESULTS / "bench.md": markdown(results),
+        RESULTS / "grading.md": grading_report.markdown(json.loads((RESULTS / "grading.json").read_text())),
     }
 
 
