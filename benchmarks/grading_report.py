@@ -5,6 +5,7 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 
 from autograder.sandbox import Limits
+from benchmarks.grading_runs import LOOK
 from specdec import plots
 from specdec.tables import Grid, table
 
@@ -99,7 +100,7 @@ def markdown(results: dict) -> str:
         "All seconds begin with the command. Behind its last mark ours writes the gradebook and a feedback page for everybody, for which "
         "nbgrader has a second command that is not timed here. nbgrader's own runs have no sandbox, so it gets no cheats; the "
         "class has them, and some of them wait for a time limit. Memory is the proportional set size of a worker, its sandbox and the "
-        f"submission in it, looked at every few seconds; a submission may take {limit:.0f} MiB beyond what Python and torch have.\n",
+        f"submission in it, looked at every {LOOK:.0f} seconds; a submission may take {limit:.0f} MiB beyond what Python and torch have.\n",
         "## Growth\n",
         table(*growth(results)),
         f"![Marks over time]({stem(about['quick'])}.png)\n",

@@ -1,4 +1,4 @@
-"""Writes benchmarks/results/README.md from the figures beside it, and the headline of the project's README.md.
+"""Writes the pages of benchmarks/results/ from the figures beside them, and the headline of the project's README.md.
 
     python -m benchmarks.tables
 """

@@ -150,6 +150,20 @@ def test_a_pick_never_has_no_weight_and_has_its_share():
     assert lent.pick(weights, 1.0) == 3  # rounding may leave a number beyond the last sum
 
 
+@pytest.mark.parametrize("probs", [
+    [0.25, 0.75], (0.25, 0.75), torch.tensor([0.25, 0.75]), torch.tensor([[0.25], [0.75]]), [torch.tensor(0.25), torch.tensor(0.75)],
+    torch.tensor([0.25, 0.75], dtype=torch.bfloat16),
+], ids=repr)  # fmt: skip
+def test_whatever_holds_probabilities_is_read_as_floats(probs):
+    assert lent.as_floats(probs) == [0.25, 0.75]
+
+
+@pytest.mark.parametrize("probs", [None, 0.5, torch.tensor(0.5), [[0.25, 0.75]], ["a"]], ids=repr)
+def test_what_holds_none_is_refused(probs):
+    with pytest.raises((TypeError, ValueError)):
+        lent.as_floats(probs)
+
+
 def test_the_branches_behind_one_come_in_the_order_of_an_enumeration():
     def program(rng):
         first = rng.categorical([0.5, 0.25, 0.0, 0.25])
