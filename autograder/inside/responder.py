@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import lent
+import plain
 import probes
 import wire
 from printed import FirstLines
@@ -47,6 +48,13 @@ class Remote:
         return lambda *args: self._responder.ask(self._number, name, args)
 
 
+class Instance:
+    """What a class of the student's was called for: it stays here, even if it is a list or a number as well."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
 class Shell:
     """What a magic in a cell finds in place of IPython: nothing happens, and the code under a cell magic runs."""
 
@@ -63,7 +71,7 @@ class Shell:
 
 class Responder:
     def __init__(self, end: socket.socket):
-        self._wire = wire.Connection(end, self._export, self._own, lambda number: Remote(self, number))
+        self._wire = wire.Connection(end, self._export, self._own, lambda number: Remote(self, number), plain.shallow)
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}  # id → number; the objects live as long as this table
         self._tables, self._known = 0, [{}, {}]
@@ -81,7 +89,10 @@ class Responder:
                 self._handle(message)
 
     def ask(self, number: int, method: str, args: tuple) -> Any:
-        self._wire.send({"ask": number, "method": method, "args": list(args)})
+        try:
+            self._wire.send({"ask": number, "method": method, "args": list(args)})
+        except plain.NotPlain as error:
+            raise TypeError(f"called with {error}") from None
         while "do" in (message := self._wire.receive()):
             self._handle(message)
         if "answer" in message:
@@ -101,8 +112,10 @@ class Responder:
             reply = {"raised": _described(error)}
         try:
             self._wire.send(reply)
-        except wire.Malformed as error:
-            self._wire.send({"raised": {"type": "NotPlain", "text": str(error), "line": "", "stub": ""}})
+        except wire.Closed:
+            raise
+        except BaseException as error:  # nothing of it was sent
+            self._wire.send({"raised": _described(error)})
 
     # -- what the judge asks for ---------------------------------------------------------------------------------------
 
@@ -113,14 +126,16 @@ class Responder:
         return callable(self.names.get(name))
 
     def _do_call(self, function: Any, args: list) -> Any:
-        return self._target(function)(*args)
+        target = self._target(function)
+        answer = target(*args)
+        return Instance(answer) if isinstance(target, type) else plain.plain(answer)
 
     def _do_get(self, of: Any, name: str) -> Any:
-        value = getattr(of, name)
+        value = plain.plain(getattr(of, name))
         return {"method": True} if callable(value) else {"value": value}
 
     def _do_method(self, of: Any, name: str, args: list) -> Any:
-        return getattr(of, name)(*args)
+        return plain.plain(getattr(of, name)(*args))
 
     def _do_probe(self, name: str, args: list) -> Any:
         return getattr(probes, name)(*args)
@@ -174,14 +189,14 @@ class Responder:
     def _export(self, value: Any) -> dict:
         if isinstance(value, Remote):
             return {"own": value._number}
-        if callable(value) or type(value).__module__ == "__main__":
-            number = self._numbers.setdefault(id(value), len(self._objects))
-            if number not in self._objects:
-                if len(self._objects) >= MOST_OBJECTS:
-                    raise wire.Malformed(f"more than {MOST_OBJECTS} objects")
-                self._objects[number] = value
-            return {"ref": number}
-        raise wire.Malformed(f"{_kind(value)} is no plain data: return numbers, lists of numbers, arrays or tensors")
+        if type(value) is Instance:
+            value = value.value
+        number = self._numbers.setdefault(id(value), len(self._objects))
+        if number not in self._objects:
+            if len(self._objects) >= MOST_OBJECTS:
+                raise plain.NotPlain(f"more than {MOST_OBJECTS} objects")
+            self._objects[number] = value
+        return {"ref": number}
 
     def _own(self, number: int) -> Any:
         return self._objects[number]
@@ -225,11 +240,6 @@ def _described(error: BaseException) -> dict:
         shown = f"{kind} in {code.co_name}, line {line}" + (f": {text_there}" if text_there else "")
     bases = [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"]
     return {"type": kind, "bases": bases, "text": text[:1000], "line": shown, "stub": stub if "NotImplementedError" in bases else ""}
-
-
-def _kind(value: Any) -> str:
-    kind = type(value)
-    return f"an object of type {getattr(kind, '__name__', '?')}"[:80]
 
 
 def main(end: socket.socket) -> None:
