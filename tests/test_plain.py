@@ -154,7 +154,9 @@ def test_the_wire_carries_what_the_rule_keeps():
         assert wire._array_bytes(tensor)[1] == name
 
 
-@pytest.mark.parametrize("value", [[0] * 10**7, "a" * 10**7, torch.zeros(10**6), {n: n for n in range(10**5)}, 10**5000, [[[[[[1]]]]]]], ids=type)
+@pytest.mark.parametrize(
+    "value", [[0] * 10**7, "a" * 10**7, torch.zeros(10**6), {n: n for n in range(10**5)}, 10**5000, [[[[[[1]]]]]]], ids=type
+)
 def test_what_is_shown_is_short(value):
     assert 0 < len(plain.shown(value)) <= plain.MOST_SHOWN
 
