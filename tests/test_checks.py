@@ -227,7 +227,7 @@ def test_an_exception_that_escapes_a_check_is_a_failure_that_names_it(registered
         return int(core.call(student))
 
     registered(judge)
-    monkeypatch.setattr(core, "OURS", (Path(__file__).parent,))
+    monkeypatch.setattr(core, "OURS", (*core.OURS, Path(__file__).parent))
     result = checks.run("99.it", lambda: math.inf)
     said = "this check cannot judge what your code returned (OverflowError in judge: cannot convert float infinity to integer)"
     assert (result.passed, result.message) == (False, said)
