@@ -55,7 +55,7 @@ def grade(
 ) -> None:
     """Grade submissions. Stopped at any moment and started again, it goes on where it was."""
     from autograder import runner
-    from autograder.judge import Settings
+    from autograder.judging.judge import Settings
 
     students = roster.read_text(encoding="utf-8-sig") if roster else ""
     run = runner.Run(jobs, scheduler, secret, db_url, assignment, students, Settings(unsafe, seconds))
@@ -93,8 +93,8 @@ def zoo(
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Without bubblewrap; no cheats then.")] = False,
 ) -> None:
     """Judge submissions whose verdict is known: right ones, wrong ones, cheats."""
-    from autograder import sandbox
-    from autograder.judge import Settings
+    from autograder.judging import sandbox
+    from autograder.judging.judge import Settings
     from autograder.runner import Run
     from autograder.zoo import verdicts
 

@@ -14,8 +14,8 @@ import torch
 from autograder import checks, zoo
 from autograder.checks import core
 from autograder.inside import plain, wire
-from autograder.sandbox import Sandbox
-from autograder.session import RemoteFunction, Session
+from autograder.judging.sandbox import Sandbox
+from autograder.judging.session import RemoteFunction, Session
 
 # An expression, and what a check must see. The names are those of SETUP.
 SETUP = """
