@@ -15,9 +15,10 @@ import torch
 
 from autograder import course, marks, zoo
 from autograder.checks import core, stepping
-from autograder.inside import lent, wire
+from autograder.inside import lent, usage, wire
+from autograder.judging import clock, sandbox
 from autograder.judging import judge as module
-from autograder.judging import sandbox
+from autograder.judging import session as session_module
 from autograder.judging.judge import Exercise, Judge, Settings, released
 from autograder.judging.sandbox import Limits, Sandbox
 from autograder.judging.session import Lost, RemoteFunction, RemoteObject, Session
@@ -384,13 +385,60 @@ def test_a_lost_child_stays_lost(open_box):
     session.close()
 
 
-def test_time_is_the_child_s_own(open_box):
-    """A child that works is late after its seconds; one that waits, as on a busy machine, only after several times that."""
-    for source, least in (("def f():\n    while True: pass", 0.5), ("import time\ndef f():\n    time.sleep(60)", 1.9)):
+@pytest.mark.parametrize("sandboxed", [pytest.param(True, marks=needs_sandbox), False])
+def test_time_is_the_child_s_own(sandboxed, request):
+    """A child that works is late after its seconds; one that sleeps, later, but before the clock shows several times that."""
+    box = request.getfixturevalue("box" if sandboxed else "open_box")
+    told = usage.queued_seconds([str(os.getpid())]) is not None
+    slept = 0.5 / clock.SLEEPING if told else 0.5 * clock.WALL
+    for source, least in (("def f():\n    while True: pass", 0.5), ("import time\ndef f():\n    time.sleep(60)", slept)):
         began = time.monotonic()
         with pytest.raises(core.OutOfTime):
-            ask(open_box, source, seconds=0.5)
+            ask(box, source, seconds=0.5)
         assert time.monotonic() - began >= least
+
+
+def test_a_child_that_starves_is_not_late(monkeypatch):
+    """It computes for a tenth of the time and stands in line for the rest, as beside many others. The control: it sleeps instead."""
+    monkeypatch.setattr(clock, "AGAIN", 0.01)
+    for queued, late in ((True, False), (False, True)):
+        child = Starving(queued)
+        session = Session(child)
+        with session.time_limit(0.1):
+            if late:
+                with pytest.raises(core.OutOfTime):
+                    session.request("defined", name="f")
+            else:
+                assert session.request("defined", name="f") is True
+        child.socket.close()
+
+
+class Starving:
+    """A child that answers after its fifth look, in every one of which ten seconds in line, or of sleep, are reported."""
+
+    def __init__(self, queued):
+        self.socket, self._there = socket.socketpair()
+        self._queued, self._looks = queued, 0
+
+    def usage(self):
+        self._looks += 1
+        if self._looks == 5:
+            text = b'{"dict":[["done",true]]}'
+            self._there.sendall(struct.pack("<II", len(text), 0) + text)
+        return clock.Usage(0.01 * self._looks, {"1": 10.0 * self._looks if self._queued else 0.0})
+
+
+def test_a_child_that_will_not_say_what_it_printed_is_not_waited_for(open_box, monkeypatch):
+    monkeypatch.setattr(session_module, "QUICK", 0.2)
+    session = Session(open_box.open())
+    source = "import gc, time\nfor thing in gc.get_objects():\n    if type(thing).__name__ == 'Responder':\n"
+    source += "        thing.printed.take = lambda: time.sleep(1000)"
+    with session.time_limit(30):
+        session.request("cell", name="a", source=source)
+        with session.printing() as printed:
+            assert printed() == ""
+    assert session.lost == "late"
+    session.close()
 
 
 # -- whole submissions -------------------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
     python -I zygote.py CONTROL SITE JSON
 
 CONTROL is the number of a socket to the judge, with a line of JSON for each message: it sends {"open": n} with the child's own socket,
-{"kill": n} or {"cpu": n}, and gets {"opened": n}, {"cpu": n, "seconds": s}, or {"ended": n, "status": s} when a child is gone (its exit
-status). SITE is where libraries lie, JSON the limits (`sandbox.Limits`). Only this code has run in this
+{"kill": n} or {"usage": n}, and gets {"opened": n}, {"usage": n, "cpu": s, "queued": {thread: s}} (`usage`), or {"ended": n, "status": s}
+when a child is gone (its exit status). SITE is where libraries lie, JSON the limits (`sandbox.Limits`). Only this code has run in this
 process; a student's never does.
 
 A child gets process, mount and IPC namespaces of its own: it is process 1 of its namespace, so that everything it ever started dies
@@ -32,6 +32,7 @@ sys.path.append(sys.argv[2])
 import responder  # noqa: E402  (what lies beside this file)
 import seclusion  # noqa: E402
 import torch  # noqa: E402
+import usage  # noqa: E402
 
 
 class Zygote:
@@ -70,9 +71,16 @@ class Zygote:
             pids = dict(self.children.values())
             if message.get("kill") in pids:
                 kill(pids[message["kill"]], self.limits["namespaces"])
-            if "cpu" in message:
-                self._tell({"cpu": message["cpu"], "seconds": cpu_seconds(pids.get(message["cpu"], 0), self.limits["namespaces"])})
+            if "usage" in message:
+                seen = self._processes(pids.get(message["usage"], 0))
+                self._tell({**message, "cpu": usage.cpu_seconds(seen), "queued": usage.queued_seconds(seen)})
         return True
+
+    def _processes(self, pid: int) -> list[str]:
+        """A child's with all that it has started. Beside this process and its parent everything in the sandbox is the child's."""
+        if self.limits["namespaces"]:
+            return [name for name in usage.processes() if name not in ("1", str(os.getpid()))]
+        return usage.of_session(pid) if pid else []
 
     def _open(self, number: int, end: int) -> None:
         reading, writing = os.pipe()
@@ -140,20 +148,6 @@ def kill(pid: int, namespaces: bool) -> None:
     for end in (os.kill,) if namespaces else (os.killpg, os.kill):  # a child that has just begun has no group yet
         with contextlib.suppress(ProcessLookupError):
             end(pid, signal.SIGKILL)
-
-
-def cpu_seconds(pid: int, namespaces: bool) -> float:
-    """Processor time of a child with all that it has started; 0 if it is gone or there is no /proc."""
-    ours = {"1", str(os.getpid())}  # beside these two everything in the sandbox is the child's
-    pids = [name for name in os.listdir("/proc") if name.isdigit() and name not in ours] if namespaces else [str(pid)]
-    ticks = 0
-    for name in pids:
-        try:
-            with open(f"/proc/{name}/stat") as file:
-                ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
-        except OSError:
-            continue  # gone meanwhile
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def address_space() -> int:

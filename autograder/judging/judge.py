@@ -27,16 +27,16 @@ from autograder.intake.reading import Unreadable, parse, read_bytes
 from autograder.intake.rebuilding import rebuild
 from autograder.intake.submission import Submission
 from autograder.judging.sandbox import PACKAGE, Limits, Sandbox
-from autograder.judging.session import WALL, Lost, RemoteFunction, Session
+from autograder.judging.session import Lost, RemoteFunction, Session
 from autograder.marks import CheckMark, Mark
 
 CELL_SECONDS = 10.0  # for a cell outside the checks
-LOAD_SECONDS = 30.0  # for all of them, cells that must be left out and a new child each time included; on the clock WALL times that
+LOAD_SECONDS = 30.0  # for all of them, cells that must be left out and a new child each time included
 
 
 @dataclass(frozen=True)
 class Settings:
-    """unsafe: without bubblewrap; seconds: of processor time, for all checks of a submission together."""
+    """unsafe: without bubblewrap; seconds: as `clock` counts them, for all of a submission together."""
 
     unsafe: bool = False
     seconds: float = 300.0
@@ -191,7 +191,7 @@ class Judge:
         gc.freeze()  # a judge makes millions of small lists: its collector must not walk over the libraries each time
 
     def judge(self, job: Job) -> Mark:
-        work = _Work(self._sandbox, list(job.cells), time.monotonic() + WALL * self._settings.seconds)
+        work = _Work(self._sandbox, list(job.cells), self._settings.seconds)
         try:
             checks = tuple(work.check(task, job.seed) for task in job.tasks)
             return job.mark(work.status, checks, tuple(work.notes.values()))
@@ -205,8 +205,8 @@ class Judge:
 class _Work:
     """One submission's cells in a child, and in another one when a check has lost it."""
 
-    def __init__(self, sandbox: Sandbox, cells: list[tuple[str, str]], deadline: float):
-        self._sandbox, self._cells, self._deadline = sandbox, cells, deadline
+    def __init__(self, sandbox: Sandbox, cells: list[tuple[str, str]], seconds: float):
+        self._sandbox, self._cells, self._seconds, self._spent = sandbox, cells, seconds, 0.0
         self._session: Session | None = None
         self.status = "graded"
         self.notes: dict[str, str] = {}  # of cells that raised
@@ -215,7 +215,7 @@ class _Work:
         began = time.perf_counter()
         try:
             session = self._ready()
-            with session.time_limit(max(0.1, (self._deadline - time.monotonic()) / WALL)):
+            with session.time_limit(max(0.1, self._seconds - self._used())):
                 functions = [self._function(session, name) for name in task.functions]
                 result = core.run(task.check, *functions, seed=seed, host=session)
         except core.Wrong as wrong:
@@ -234,16 +234,16 @@ class _Work:
         return CheckMark(task.check, task.grade_id, credit * task.points, task.points, **shown, seed=seed, seconds=seconds)
 
     def _function(self, session: Session, name: str) -> RemoteFunction:
-        if session.request("defined", name=name) is not True:
+        if not session.defined(name):
             why = "; ".join(self.notes.values())
             raise core.Wrong(f"{name} is not defined", f"a cell that defines {name}", why, "Run all cells of your notebook anew.")
         return RemoteFunction(session, name)
 
     def _ready(self) -> Session:
         """A child in which all cells have run, but for those that never end or end the process."""
-        began = time.monotonic()
+        began = self._used()
         while self._session is None:
-            if time.monotonic() > min(began + WALL * LOAD_SECONDS, self._deadline):
+            if self._used() > min(began + LOAD_SECONDS, self._seconds):
                 self.status = "timeout"
                 raise core.OutOfTime(LOAD_SECONDS)
             self._session = session = Session(self._sandbox.open())
@@ -264,8 +264,13 @@ class _Work:
         self.status = "timeout" if session.lost == "late" or self.status == "timeout" else "crashed"
         self.close()
 
+    def _used(self) -> float:
+        """Seconds that its children are charged in all."""
+        return self._spent + (self._session.used() if self._session is not None else 0.0)
+
     def close(self) -> None:
         if self._session is not None:
+            self._spent = self._used()
             self._session.close()
             self._session = None
 

@@ -15,10 +15,13 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
+
+from autograder.judging.clock import Usage
 
 PACKAGE = Path(__file__).parents[1]
 INSIDE = PACKAGE / "inside"
@@ -26,7 +29,7 @@ SITE = "/site"
 # Modules of the course that the exercises' given cells import; what they import of the rest is there, and does nothing.
 GIVEN = {"autograder.checks.tiny": PACKAGE / "checks" / "tiny.py"}
 FIRST_UID = 60_000  # users that nobody has; each sandbox its own, so that they do not share a limit
-START = 120.0  # seconds for Python and torch to start in
+START, ANSWER = 120.0, 60.0  # seconds for Python and torch to start in, and for an answer of what was started, on a busy machine
 
 
 class SandboxError(RuntimeError):
@@ -128,23 +131,30 @@ class Sandbox:
         self._count += 1
         ours, theirs = socket.socketpair()
         with theirs:
-            socket.send_fds(self._control, [json.dumps({"open": self._count}).encode() + b"\n"], [theirs.fileno()])
-            self._wait("opened", self._count, 10)
+            self._tell({"open": self._count}, [theirs.fileno()])
+            self._wait("opened", self._count, ANSWER)
         return Child(self, self._count, ours)
 
     def end(self, number: int) -> int:
         """Kills a child and waits until it is gone: its exit status."""
         if number not in self._ended:
-            self._control.sendall(json.dumps({"kill": number}).encode() + b"\n")
-            self._wait("ended", number, 10)
+            self._tell({"kill": number})
+            self._wait("ended", number, ANSWER)
         return self._ended.pop(number)
 
-    def cpu_seconds(self, number: int) -> float:
-        """Of a child and all that it started; 0 if it is gone, or nobody can know. A sandbox has one child at a time."""
+    def usage(self, number: int) -> Usage | None:
+        """Of a child and all that it started; None if it is gone. A sandbox has one child at a time."""
         if number in self._ended:
-            return 0.0
-        self._control.sendall(json.dumps({"cpu": number}).encode() + b"\n")
-        return self._wait("cpu", number, 10)["seconds"]
+            return None
+        self._tell({"usage": number})
+        found = self._wait("usage", number, ANSWER)
+        return Usage(found["cpu"], found["queued"])
+
+    def _tell(self, message: dict, passed: Sequence[int] = ()) -> None:
+        try:
+            socket.send_fds(self._control, [json.dumps(message).encode() + b"\n"], passed)
+        except OSError as error:
+            raise SandboxError(f"the sandbox cannot be told anything: {error}") from error
 
     def _wait(self, what: str, number: int | None, seconds: float) -> dict:
         deadline = time.monotonic() + seconds
@@ -157,7 +167,10 @@ class Sandbox:
                 if what in message and number in (None, message[what]):
                     return message
             self._control.settimeout(max(0.01, deadline - time.monotonic()))
-            data = self._control.recv(4096)
+            try:
+                data = self._control.recv(2**16)
+            except TimeoutError:
+                raise SandboxError(f"the sandbox does not answer within {seconds:.0f} s") from None
             if not data:
                 self._process.wait()
                 raise SandboxError(f"the sandbox ended: {self._process.stderr.read().decode(errors='replace').strip()[-500:]}")
@@ -183,9 +196,9 @@ class Child:
     def __init__(self, sandbox: Sandbox, number: int, end: socket.socket):
         self._sandbox, self._number, self.socket = sandbox, number, end
 
-    def cpu_seconds(self) -> float:
-        """Processor time that it has used."""
-        return self._sandbox.cpu_seconds(self._number)
+    def usage(self) -> Usage | None:
+        """What it has had of the processors; None if it is gone."""
+        return self._sandbox.usage(self._number)
 
     def close(self) -> int:
         """Ends the process and all that it started. Returns its exit status."""
