@@ -50,7 +50,7 @@ def grade(
     roster: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Canvas's gradebook export, for canvas.csv.")] = None,
     db_url: Annotated[str, typer.Option(envvar="AUTOGRADER_DB_URL", help="A gradebook elsewhere, postgresql://…")] = "",
     secret: Annotated[str, typer.Option(envvar="AUTOGRADER_SECRET", help="Makes the seeds of the checks.")] = "",
-    seconds: Annotated[float, typer.Option(min=1, help="Of processor time for one submission; sleep counts half.")] = 300,
+    seconds: Annotated[float, typer.Option(min=1, help="Of processor time for one submission, and of sleep.")] = 300,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Without bubblewrap: students' code can read and write what you can.")] = False,
 ) -> None:
     """Grade submissions. Stopped at any moment and started again, it goes on where it was."""

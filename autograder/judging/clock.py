@@ -1,8 +1,8 @@
 """Limits of a child's time that do not depend on what else the machine does.
 
-A child is charged its processor time, and of the time that the judge waits for it the part in which it slept, at half: a disk or a
-network file system may be slow, too. It is not charged for standing in line for a processor, nor for the judge's doing so, which it
-cannot help. Where the kernel does not tell how long that was (gVisor, macOS), the clock may show WALL times a limit instead.
+A child may compute for its seconds, and sleep for a while besides: a disk or a network file system may be slow. Neither its standing in
+line for a processor counts, nor the judge's, which it cannot help, nor the time in which it waits for the judge. Where the kernel does
+not tell how long somebody stood in line (gVisor, macOS), the clock may show WALL times a limit instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from autograder.inside.usage import own_queued_seconds
 
-SLEEPING = 0.5  # of a second, for each in which a child sleeps
+SLEEP, MOST_SLEEP = 2.0, 10.0  # times a limit, and seconds at most, in which a child may sleep
 WALL = 4.0  # times a limit, on the clock, where the kernel does not tell who starved
 MOST_WALL = 20.0  # where it does: somebody may stand in line on purpose, in a crowd of own threads that hardly run
 AGAIN = 0.25  # seconds at least between two looks at what a child has used
@@ -63,29 +63,34 @@ class Clock:
             self._waited += self._now() - began
 
     def limit(self, seconds: float) -> Limit:
-        return Limit(seconds, self._looked(), self._waited, self._own(), seconds)
+        return Limit(seconds, self._looked(), self._waited, self._own(), min(seconds, MOST_SLEEP))
 
     def used(self, limit: Limit) -> float:
-        """Seconds of the limit that are charged by now."""
-        waited, usage = self._waited - limit.waited, self._looked()
-        cpu = usage.cpu - limit.usage.cpu
-        if usage.queued is None:
-            return max(cpu, waited / WALL)
-        before = limit.usage.queued or {}
-        queued = max((seconds - before.get(thread, 0.0) for thread, seconds in usage.queued.items()), default=0.0)
-        asleep = waited - cpu - queued - (self._own() - limit.own)
-        return max(cpu + SLEEPING * max(0.0, asleep), waited / MOST_WALL)
+        """Seconds that the child has computed or slept since."""
+        cpu, asleep, _waited = self._since(limit)
+        return cpu + asleep
 
     def left(self, limit: Limit) -> float:
         """Seconds of waiting after which to ask again; 0 or less if the limit is passed."""
         waited = self._waited - limit.waited
         if waited < limit.look:
             return limit.look - waited
-        left = limit.seconds - self.used(limit)
+        cpu, asleep, waited = self._since(limit)
+        left = min(limit.seconds - cpu, min(SLEEP * limit.seconds, MOST_SLEEP) - asleep, MOST_WALL * limit.seconds - waited)
         if left > 0:
             left = max(left, AGAIN)
             limit.look = waited + left
         return left
+
+    def _since(self, limit: Limit) -> tuple[float, float, float]:
+        """Seconds since the limit began: of processor time, of sleep, and of the judge's waiting."""
+        waited, usage = self._waited - limit.waited, self._looked()
+        cpu = usage.cpu - limit.usage.cpu
+        if usage.queued is None:
+            return max(cpu, waited / WALL), 0.0, waited
+        before = limit.usage.queued or {}
+        queued = max((seconds - before.get(thread, 0.0) for thread, seconds in usage.queued.items()), default=0.0)
+        return cpu, max(0.0, waited - cpu - queued - (self._own() - limit.own)), waited
 
     def _looked(self) -> Usage:
         """What is known of a child that is gone is what was known last."""
