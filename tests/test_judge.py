@@ -428,6 +428,18 @@ class Starving:
         return clock.Usage(0.01 * self._looks, {"1": 10.0 * self._looks if self._queued else 0.0})
 
 
+def test_what_is_late_is_told_by_the_innermost_limit_in_the_same_words(open_box, monkeypatch):
+    """The budget of all checks is what is left of it, which differs from run to run, and sleep ends a check before it."""
+    monkeypatch.setattr(clock, "MOST_SLEEP", 0.3)
+    for source, told in (("import time\ndef f(): time.sleep(9)", "20 s"), ("def f():\n while True: pass", "300 s")):
+        session = Session(open_box.open())
+        with session.time_limit(20):
+            session.request("cell", name="a", source=source)
+        with pytest.raises(core.OutOfTime, match=f"not finished after {told}"), session.budget(0.4, 300), session.time_limit(20):
+            RemoteFunction(session, "f")()
+        session.close()
+
+
 def test_a_child_that_will_not_say_what_it_printed_is_not_waited_for(open_box, monkeypatch):
     monkeypatch.setattr(session_module, "QUICK", 0.2)
     session = Session(open_box.open())

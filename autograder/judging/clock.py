@@ -31,10 +31,11 @@ class Usage:
 
 @dataclass
 class Limit:
-    """So many seconds, from a point on: what the child had had by then, and what the judge had waited. look: seconds of waiting
-    before which it cannot have been passed."""
+    """So many seconds of computing and of sleep, from a point on: what the child had had by then, and what the judge had waited.
+    look: seconds of waiting before which it cannot have been passed."""
 
     seconds: float
+    sleep: float
     usage: Usage
     waited: float
     own: float
@@ -62,8 +63,9 @@ class Clock:
         finally:
             self._waited += self._now() - began
 
-    def limit(self, seconds: float) -> Limit:
-        return Limit(seconds, self._looked(), self._waited, self._own(), min(seconds, MOST_SLEEP))
+    def limit(self, seconds: float, sleep: float | None = None) -> Limit:
+        sleep = min(SLEEP * seconds, MOST_SLEEP) if sleep is None else sleep
+        return Limit(seconds, sleep, self._looked(), self._waited, self._own(), min(seconds, sleep))
 
     def used(self, limit: Limit) -> float:
         """Seconds that the child has computed or slept since."""
@@ -76,7 +78,7 @@ class Clock:
         if waited < limit.look:
             return limit.look - waited
         cpu, asleep, waited = self._since(limit)
-        left = min(limit.seconds - cpu, min(SLEEP * limit.seconds, MOST_SLEEP) - asleep, MOST_WALL * limit.seconds - waited)
+        left = min(limit.seconds - cpu, limit.sleep - asleep, MOST_WALL * limit.seconds - waited)
         if left > 0:
             left = max(left, AGAIN)
             limit.look = waited + left

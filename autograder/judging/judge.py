@@ -215,7 +215,7 @@ class _Work:
         began = time.perf_counter()
         try:
             session = self._ready()
-            with session.time_limit(max(0.1, self._seconds - self._used())):
+            with session.budget(max(0.1, self._seconds - self._used()), self._seconds):
                 functions = [self._function(session, name) for name in task.functions]
                 result = core.run(task.check, *functions, seed=seed, host=session)
         except core.Wrong as wrong:

@@ -68,7 +68,8 @@ class Session:
         self._child, self.lost = child, ""
         self._wire = wire.Connection(child.socket, self._export, self._own, lambda number: RemoteObject(self, number))
         self._lent: list[Any] = []  # what the child may ask, while it answers
-        self._clock, self._limits = Clock(child.usage), []
+        self._clock = Clock(child.usage)
+        self._limits: list[tuple[Limit, float]] = []  # with the seconds that a message tells, the same in every run
         self._began: Limit = self._clock.limit(0.0)
         self._late = 0.0  # the limit that was passed
         self._signal: BaseException | None = None  # what a check raised inside the student's code
@@ -157,11 +158,11 @@ class Session:
     def _patience(self) -> float:
         """Seconds to wait before the limits are looked at again."""
         left = WAIT
-        for limit in self._limits:
+        for limit, told in reversed(self._limits):
             left = min(left, self._clock.left(limit))
             if left <= 0:
-                self.lost, self._late = "late", limit.seconds
-                raise core.OutOfTime(limit.seconds)
+                self.lost, self._late = "late", told
+                raise core.OutOfTime(told)
         return max(left, 0.05)
 
     def used(self) -> float:
@@ -192,7 +193,18 @@ class Session:
 
     @contextlib.contextmanager
     def time_limit(self, seconds: float) -> Iterator[None]:
-        self._limits.append(self._clock.limit(seconds))
+        with self._limited(self._clock.limit(seconds), seconds):
+            yield
+
+    @contextlib.contextmanager
+    def budget(self, seconds: float, of: float) -> Iterator[None]:
+        """What is left of so many seconds for several checks; sleep may use it up, too."""
+        with self._limited(self._clock.limit(seconds, sleep=seconds), of):
+            yield
+
+    @contextlib.contextmanager
+    def _limited(self, limit: Limit, told: float) -> Iterator[None]:
+        self._limits.append((limit, told))
         try:
             yield
         finally:
