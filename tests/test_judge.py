@@ -7,7 +7,10 @@ import random
 import socket
 import struct
 import subprocess
+import sys
+import sysconfig
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -242,6 +245,76 @@ def test_a_child_may_not(box, attempt):
         ask(box, f"import os, socket\ndef f():\n    {attempt}")
     refusals = ("PermissionError", "OSError", "FileNotFoundError", "ProcessLookupError", "gaierror", "ConnectionRefusedError")
     assert raised.value.kind in refusals
+
+
+@needs_sandbox
+def test_a_child_sees_of_the_system_what_runs_programs(box, open_box, tmp_path):
+    """nbgrader's exchange lies in /usr/local/share, and administrators keep more of their own in /usr."""
+    source = "import os\ndef f(folder):\n    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []"
+    assert not set(ask(box, source, "/usr")) - {path.split("/")[2] for path in sandbox.SYSTEM if path.startswith("/usr/")}
+    assert set(ask(box, source, "/usr/local")) <= {"bin", "lib"}
+    assert ask(box, source, "/usr/local/share") == []
+    assert ask(box, source, "/etc") == ["alternatives", "ld.so.cache"]
+    assert ask(open_box, source, "/usr/local/share") == sorted(os.listdir("/usr/local/share"))
+
+
+WHAT_OF_THE_COURSE = """
+import os, sys
+def f(names):
+    found = []
+    for name in names:
+        try:
+            __import__(name)
+            found.append(name)
+        except ModuleNotFoundError as error:
+            said = str(error)
+    return found, said, os.listdir("/given") if os.path.isdir("/given") else []
+"""
+
+
+@pytest.mark.parametrize("sandboxed", [pytest.param(True, marks=needs_sandbox), False])
+@pytest.mark.parametrize("given", [(), ("autograder.checks.tiny",)])
+def test_of_the_course_a_child_has_what_its_exercise_declares(sandboxed, given, request):
+    box = request.getfixturevalue("box" if sandboxed else "open_box")
+    names = ["specdec", "specdec.law", "autograder.checks.core", "autograder.checks.stepping", "autograder.checks.tiny", "autograder.zoo"]
+    session = Session(box.open(given))
+    with session.time_limit(10):
+        session.request("cell", name="a", source=WHAT_OF_THE_COURSE)
+        found, said, files = RemoteFunction(session, "f")(names)
+        assert found == list(given)
+        assert files == []
+        assert "is not there when your work is graded; of the course this exercise has check" in said
+        session.request("cell", name="b", source="from autograder.checks import check\ncheck('02.nothing', None)")
+    session.close()
+
+
+@needs_sandbox
+def test_the_course_is_hidden_where_it_is_installed_among_the_libraries(tmp_path, monkeypatch):
+    """As on another teacher's machine: `pip install` without -e. The finder that refuses it is the student's to remove."""
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        (site / path.name).symlink_to(f"{sandbox.SITE}-real/{path.name}")
+    for name in sandbox.COURSE:
+        (site / name).unlink(missing_ok=True)
+        (site / name).mkdir()
+        (site / name / "__init__.py").write_text("canary = 'CANARY'")
+    seen = sandbox._bwrap(site)
+    at = seen.index("--proc")
+    seen[at:at] = ["--ro-bind", sysconfig.get_path("purelib"), f"{sandbox.SITE}-real"]
+    program = "import os, sys; sys.path.append('/site')\nimport numpy, specdec\n"
+    program += "print(hasattr(specdec, 'canary'), os.listdir('/site/autograder'))"
+    shown = subprocess.run([*seen, os.path.realpath(sys.executable), "-I", "-c", program], capture_output=True, text=True)
+    assert shown.stdout.split() == ["False", "[]"], shown.stderr
+
+
+def test_an_exercise_declares_by_its_imports_what_it_needs_of_the_course():
+    exercise = verdicts.exercise
+    assert (exercise("02-rejection-rule").given, exercise("05-kv-rollback").given) == ((), ("autograder.checks.tiny",))
+    notebook = released(A)
+    notebook.cells[1].source += "\nfrom specdec.law import law"
+    with pytest.raises(ValueError, match=r"imports specdec\.law\.law, and sandbox\.GIVEN has of the course only autograder\.checks\.tiny"):
+        Exercise(A, notebook, "zoo")
 
 
 @needs_sandbox

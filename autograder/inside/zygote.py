@@ -2,7 +2,8 @@
 
     python -I zygote.py CONTROL SITE JSON
 
-CONTROL is the number of a socket to the judge, with a line of JSON for each message: it sends {"open": n} with the child's own socket,
+CONTROL is the number of a socket to the judge, with a line of JSON for each message: it sends {"open": n, "given": [modules]} with the
+child's own socket,
 {"kill": n} or {"usage": n}, and gets {"opened": n}, {"usage": n, "cpu": s, "queued": {thread: s}} (`usage`), or {"ended": n, "status": s}
 when a child is gone (its exit status). SITE is where libraries lie, JSON the limits (`sandbox.Limits`). Only this code has run in this
 process; a student's never does.
@@ -67,7 +68,7 @@ class Zygote:
             return False
         for message in map(json.loads, data.splitlines()):
             if "open" in message:
-                self._open(message["open"], passed[0])
+                self._open(message["open"], message["given"], passed[0])
             pids = dict(self.children.values())
             if message.get("kill") in pids:
                 kill(pids[message["kill"]], self.limits["namespaces"])
@@ -82,11 +83,11 @@ class Zygote:
             return [name for name in usage.processes() if name not in ("1", str(os.getpid()))]
         return usage.of_session(pid) if pid else []
 
-    def _open(self, number: int, end: int) -> None:
+    def _open(self, number: int, given: list[str], end: int) -> None:
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
-            self._run(end, writing)
+            self._run(given, end, writing)
         os.close(end)
         os.close(writing)
         with open(reading) as file:
@@ -94,7 +95,7 @@ class Zygote:
         self.children[pid] = number, int(inner or pid)
         self._tell({"opened": number})
 
-    def _run(self, end: int, writing: int) -> NoReturn:
+    def _run(self, given: list[str], end: int, writing: int) -> NoReturn:
         """In a child of the zygote's: becomes the submission's process or, with namespaces, its parent, which only waits for it."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -110,7 +111,7 @@ class Zygote:
                     status = os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) % 256  # 247 for -9
                     return
             os.close(writing)
-            self._become_child(end)
+            self._become_child(given, end)
             status = 0
         finally:
             os._exit(status)
@@ -128,9 +129,10 @@ class Zygote:
     def _tell(self, message: dict) -> None:
         self.control.sendall(json.dumps(message).encode() + b"\n")
 
-    def _become_child(self, end: int) -> None:
+    def _become_child(self, given: list[str], end: int) -> None:
         os.setsid()
         limits = self.limits
+        give({name: limits["given"][name] for name in given})
         if limits["namespaces"]:
             seclusion.seclude(limits)
         else:
@@ -165,9 +167,22 @@ def warm() -> None:
     torch.ones(8, 8, dtype=torch.float64) @ torch.ones(8, 8, dtype=torch.float64)
 
 
+class Hidden:
+    """Finds nothing of the course, wherever it lies, and says so. given: what the exercise may have of it."""
+
+    def __init__(self, given: list[str]):
+        self.given = given
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name.partition(".")[0] in ("autograder", "specdec"):
+            there = ", ".join(["check", *self.given])
+            raise ModuleNotFoundError(f"{name} is not there when your work is graded; of the course this exercise has {there}", name=name)
+
+
 def give(modules: dict[str, str]) -> None:
-    """What the exercises import of the course: the modules that are handed out, and a `check` that leaves it to the judge."""
-    for name in ("autograder", "autograder.checks"):
+    """What the exercise declares of the course, and a `check` that leaves it to the judge. In the child: another's has no trace of it."""
+    parents = {".".join(name.split(".")[:n]) for name in modules for n in range(1, name.count(".") + 1)}
+    for name in {"autograder", "autograder.checks"} | parents:
         sys.modules[name] = package = types.ModuleType(name)
         package.__path__ = []
     sys.modules["autograder.checks"].check = lambda *_args, **_kwargs: None
@@ -175,10 +190,11 @@ def give(modules: dict[str, str]) -> None:
         spec = importlib.util.spec_from_file_location(name, path)
         sys.modules[name] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
+        setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module)
+    sys.meta_path.insert(0, Hidden(list(modules)))
 
 
 if __name__ == "__main__":
     warm()
-    give(json.loads(sys.argv[3])["given"])
     gc.freeze()  # a child's collector does not walk over what it was born with, so that those pages stay shared
     Zygote(socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[3])).serve()

@@ -26,7 +26,7 @@ from autograder.checks import core
 from autograder.intake.reading import Unreadable, parse, read_bytes
 from autograder.intake.rebuilding import rebuild
 from autograder.intake.submission import Submission
-from autograder.judging.sandbox import PACKAGE, Limits, Sandbox
+from autograder.judging.sandbox import COURSE, GIVEN, PACKAGE, Limits, Sandbox
 from autograder.judging.session import Lost, RemoteFunction, Session
 from autograder.marks import CheckMark, Mark
 
@@ -59,7 +59,8 @@ class Task:
 
 @dataclass(frozen=True)
 class Job:
-    """A submission ready to be judged, plain data that can go to another machine. cells: (name, source) of the code to run."""
+    """A submission ready to be judged, plain data that can go to another machine. cells: (name, source) of the code to run; given:
+    the modules of the course that the exercise has."""
 
     student: str
     assignment: str
@@ -69,6 +70,7 @@ class Job:
     submission: str
     version: str
     notes: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
 
     def mark(self, status: str, checks: tuple[CheckMark, ...], notes: tuple[str, ...] = ()) -> Mark:
         return Mark(self.student, self.assignment, status, checks, (*self.notes, *notes), self.submission, self.version)
@@ -82,7 +84,8 @@ class Exercise:
     """What all submissions of an assignment have in common.
 
     Raises:
-        ValueError: if a graded cell does not begin with `check("NN.name", function, …)`, or there is no such check.
+        ValueError: if a graded cell does not begin with `check("NN.name", function, …)`, or there is no such check, or a cell imports
+            more of the course than `sandbox.GIVEN` has.
     """
 
     def __init__(self, assignment: str, release: NotebookNode, secret: str = ""):
@@ -91,6 +94,7 @@ class Exercise:
         unknown = {task.check for task in self.tasks} - set(core.names(assignment[:2]))
         if unknown:
             raise ValueError(f"{assignment} asks for checks that there are not: {', '.join(sorted(unknown))}")
+        self.given = _given(release)
         self.version = self._version()
 
     def taken(self, submission: Submission) -> Job | Mark:
@@ -118,7 +122,7 @@ class Exercise:
         code = [c for c in notebook.cells if c.cell_type == "code" and not c.metadata.get("nbgrader", {}).get("grade")]
         cells = tuple((c.metadata.get("nbgrader", {}).get("grade_id", c.id), c.source) for c in code)
         seed, digest = self.seed(student), _digest(content)
-        return Job(student, self.assignment, self.tasks, cells, seed, digest, self.version, (*notes, *remarks))
+        return Job(student, self.assignment, self.tasks, cells, seed, digest, self.version, (*notes, *remarks), self.given)
 
     def seed(self, student: str) -> int:
         """What a student's fixtures and samples are made from: nobody without the secret can know it, and it can be repeated."""
@@ -131,7 +135,7 @@ class Exercise:
         """Changes with everything that can change a mark: the chapter's checks, what they import, the judge, the notebook, the secret."""
         found = hashlib.sha256(course.text(self.release).encode() + self._keyed("version"))
         chapter = next(Path(core.__file__).parent.glob(f"{self.assignment[:2]}_*.py")).stem
-        for name in sorted(_imported(f"autograder.checks.{chapter}") | _imported(__name__)):
+        for name in sorted(_imported(f"autograder.checks.{chapter}") | _imported(__name__) | set(self.given)):
             found.update(_file(name).read_bytes())
         for path in sorted((PACKAGE / "inside").glob("*.py")):
             found.update(path.read_bytes())
@@ -148,6 +152,34 @@ def _task(cell: NotebookNode) -> Task:
             functions = tuple(ast.unparse(function) for function in given[1:])
             return Task(cell.metadata.nbgrader.grade_id, float(cell.metadata.nbgrader.points), name, functions)
     raise ValueError(f'the graded cell {cell.metadata.nbgrader.grade_id} does not begin with check("NN.name", function, …)')
+
+
+def _given(release: NotebookNode) -> tuple[str, ...]:
+    """The modules of the course that the exercise's own cells import, beside `check`: that is how it declares what it needs."""
+    found = set()
+    for name in sorted(name for cell in release.cells if cell.cell_type == "code" for name in _imports(cell.source)):
+        if name.partition(".")[0] in COURSE and name != "autograder.checks.check":
+            module = next((given for given in GIVEN if f"{name}.".startswith(f"{given}.")), None)
+            if module is None:
+                raise ValueError(f"a cell imports {name}, and sandbox.GIVEN has of the course only {', '.join(GIVEN)}")
+            found.add(module)
+    return tuple(name for name in GIVEN if name in found)
+
+
+def _imports(source: str) -> set[str]:
+    """What a cell imports: "package.module", or "package.module.name" of a name in it."""
+    names = set()
+    for node in ast.walk(_parsed(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def _parsed(source: str) -> ast.Module:
+    """A cell without IPython's own lines."""
+    return ast.parse("\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines()))
 
 
 @cache
@@ -191,7 +223,7 @@ class Judge:
         gc.freeze()  # a judge makes millions of small lists: its collector must not walk over the libraries each time
 
     def judge(self, job: Job) -> Mark:
-        work = _Work(self._sandbox, list(job.cells), self._settings.seconds)
+        work = _Work(self._sandbox, job, self._settings.seconds)
         try:
             checks = tuple(work.check(task, job.seed) for task in job.tasks)
             return job.mark(work.status, checks, tuple(work.notes.values()))
@@ -205,8 +237,9 @@ class Judge:
 class _Work:
     """One submission's cells in a child, and in another one when a check has lost it."""
 
-    def __init__(self, sandbox: Sandbox, cells: list[tuple[str, str]], seconds: float):
-        self._sandbox, self._cells, self._seconds, self._spent = sandbox, cells, seconds, 0.0
+    def __init__(self, sandbox: Sandbox, job: Job, seconds: float):
+        self._sandbox, self._cells, self._given = sandbox, list(job.cells), job.given
+        self._seconds, self._spent = seconds, 0.0
         self._session: Session | None = None
         self.status = "graded"
         self.notes: dict[str, str] = {}  # of cells that raised
@@ -246,7 +279,7 @@ class _Work:
             if self._used() > min(began + LOAD_SECONDS, self._seconds):
                 self.status = "timeout"
                 raise core.OutOfTime(LOAD_SECONDS)
-            self._session = session = Session(self._sandbox.open())
+            self._session = session = Session(self._sandbox.open(self._given))
             for name, source in list(self._cells):
                 try:
                     with session.time_limit(CELL_SECONDS):

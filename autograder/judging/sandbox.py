@@ -26,8 +26,16 @@ from autograder.judging.clock import Usage
 PACKAGE = Path(__file__).parents[1]
 INSIDE = PACKAGE / "inside"
 SITE = "/site"
-# Modules of the course that the exercises' given cells import; what they import of the rest is there, and does nothing.
+COURSE = ("autograder", "specdec")  # which may be installed among the libraries
+# All that may ever be had of the course in a sandbox. A submission gets of it what its exercise's own cells import, and nothing else of
+# `autograder` and `specdec`: neither as a module nor as a file. A name that a module here imports must stand here before it.
 GIVEN = {"autograder.checks.tiny": PACKAGE / "checks" / "tiny.py"}
+# What is seen of the system: programs and libraries. Not /usr/local/share, where nbgrader's exchange lies, nor whatever else an
+# administrator keeps in /usr or /usr/local.
+SYSTEM = (
+    *(f"/usr/{name}" for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "share", "local/bin", "local/lib")),
+    "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/alternatives", "/etc/ld.so.cache",
+)  # fmt: skip
 FIRST_UID = 60_000  # users that nobody has; each sandbox its own, so that they do not share a limit
 START, ANSWER = 120.0, 60.0  # seconds for Python and torch to start in, and for an answer of what was started, on a busy machine
 
@@ -69,16 +77,17 @@ def _settings(limits: Limits, unsafe: bool) -> dict:
     return {**asdict(limits), "namespaces": not unsafe, "uid": uid, "given": given}
 
 
-def _bwrap() -> list[str]:
+def _bwrap(libraries: Path = Path(sysconfig.get_path("purelib"))) -> list[str]:
     """The command that everything inside is run by. As root it needs no user namespace: the children get a user of their own."""
     users = ["--unshare-user", "--uid", "1000", "--gid", "1000", "--cap-add", "CAP_SYS_ADMIN"]
     if os.getuid() == 0:
         users = ["--cap-drop", "ALL", *(f"--cap-add={cap}" for cap in ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"))]
         users = [part for word in users for part in word.split("=")]
-    python, libraries = Path(sys.base_prefix).resolve(), Path(sysconfig.get_path("purelib")).resolve()
-    seen = [p for p in ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/alternatives", "/etc/ld.so.cache") if Path(p).exists()]
-    binds = [part for p in seen for part in (("--symlink", os.readlink(p), p) if Path(p).is_symlink() else ("--ro-bind", p, p))]
-    if not python.is_relative_to("/usr"):
+    python, libraries = Path(sys.base_prefix).resolve(), libraries.resolve()
+    seen = [p for p in SYSTEM if Path(p).exists()]
+    binds = [part for folder in ("/usr", "/usr/local", "/etc") for part in ("--perms", "0755", "--dir", folder)]
+    binds += [part for p in seen for part in (("--symlink", os.readlink(p), p) if Path(p).is_symlink() else ("--ro-bind", p, p))]
+    if python not in (Path("/usr"), Path("/usr/local")):
         above = [str(folder) for folder in reversed(python.parents) if folder != folder.parent]  # which only root may enter, as /root
         binds += [part for folder in above for part in ("--perms", "0755", "--dir", folder)]
         binds += ["--ro-bind", str(python), str(python)]
@@ -91,6 +100,7 @@ def _bwrap() -> list[str]:
         "--die-with-parent", "--new-session", "--clearenv",
         *(part for name, value in environment.items() for part in ("--setenv", name, value)),
         *binds, "--ro-bind", str(libraries), SITE, "--ro-bind", str(INSIDE), "/inside",
+        *(part for name in COURSE if (libraries / name).is_dir() for part in ("--size", "4096", "--tmpfs", f"{SITE}/{name}")),
         *(part for name, path in GIVEN.items() for part in ("--ro-bind", str(path), f"/given/{name}.py")),
         "--proc", "/proc", "--dev", "/dev", "--size", str(2**20), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp", "--",
     ]  # fmt: skip
@@ -126,12 +136,12 @@ class Sandbox:
             )  # fmt: skip
         self._wait("ready", None, START)
 
-    def open(self) -> Child:
-        """A fresh child for a submission."""
+    def open(self, given: Sequence[str] = ()) -> Child:
+        """A fresh child for a submission. given: the names of GIVEN that its exercise declares."""
         self._count += 1
         ours, theirs = socket.socketpair()
         with theirs:
-            self._tell({"open": self._count}, [theirs.fileno()])
+            self._tell({"open": self._count, "given": list(given)}, [theirs.fileno()])
             self._wait("opened", self._count, ANSWER)
         return Child(self, self._count, ours)
 
