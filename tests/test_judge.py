@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import random
+import re
 import socket
 import struct
 import subprocess
@@ -12,6 +13,7 @@ import sysconfig
 import time
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 import torch
@@ -117,6 +119,29 @@ def test_a_frame_beyond_all_bounds_is_refused_before_it_is_read(ends):
     raw.sendall(struct.pack("<II", 2**31, 2**31))
     with pytest.raises(wire.Malformed, match="a frame of"):
         b.receive()
+
+
+@pytest.mark.parametrize("part", [b"[],", b"0,", b'"",', b"{},", b'{"tuple":[]},'], ids=repr)
+def test_a_frame_of_millions_of_parts_is_refused_before_it_is_parsed(ends, monkeypatch, part):
+    """Parsed, a list takes fifty times the bytes of its text."""
+    (_, b), _ = ends
+    monkeypatch.setattr(wire, "MOST_PARTS", 10_000)
+    monkeypatch.setattr(wire.json, "loads", refuse)
+    text = b"[" + part * 10_000 + b"0]"
+    monkeypatch.setattr(wire.Connection, "_read", lambda self, size: self._come.extend(struct.pack("<II", len(text), 0) + text))
+    with pytest.raises(wire.Malformed, match=r"a frame of \d+,\d+ parts"):
+        b.receive()
+
+
+def test_the_text_of_a_frame_has_a_bound_of_its_own(ends):
+    """Arrays are long; what is parsed is not. So is what is sent."""
+    (a, b), (raw, _) = ends
+    raw.sendall(struct.pack("<II", wire.MOST_TEXT + 1, 0))
+    with pytest.raises(wire.Malformed, match="a frame of"):
+        b.receive()
+    for value in ("a" * (wire.MOST_TEXT + 1), [0] * (wire.MOST_PARTS + 1)):
+        with pytest.raises(wire.Malformed, match="too much for one answer"):
+            a.send(value)
 
 
 def test_noise_is_malformed_or_closed_and_nothing_else():
@@ -551,6 +576,21 @@ def test_a_cell_that_fails_costs_what_it_defines(judge):
     assert found.checks[1].message == "residual_dist is not defined"
     assert "SyntaxError" in found.checks[1].got
     assert any("residual_dist raised SyntaxError" in note for note in found.notes)
+
+
+def test_what_a_mark_keeps_is_bounded_and_the_same_in_every_run(judge):
+    """Of a notebook that prints addresses in two thousand cells, each of which raises."""
+    exercise = verdicts.exercise("04-speedup")
+    notebook = zoo.filled("04-speedup", exercise.release)
+    raising = [nbformat.v4.new_code_cell("print(object())\nraise ValueError(str(object()) * 50)", id=f"raises-{n}") for n in range(200)]
+    notebook.cells[2:2] = raising
+    notebook.cells += [nbformat.v4.new_code_cell("def speedup(alpha, k, c): return object\ndel optimal_k", id="last")]
+    told = [marks.to_json(judge.judge(exercise.job("somebody", course.text(notebook).encode()))) for _ in range(2)]
+    assert all(len(text) < 50_000 for text in told)
+    assert not [text for text in told if re.search(r"0x[0-9a-f]{6}", text)]
+    timeless = [re.sub(r'"(seconds|sha256)": [^,\n]*', "", text) for text in told]
+    assert timeless[0] == timeless[1]
+    assert "and more cells" in told[0]
 
 
 def test_a_crash_costs_its_check_and_the_others_go_on(judge):

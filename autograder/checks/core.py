@@ -158,7 +158,7 @@ def run(name: str, *functions: Any, seed: int = 0, host: Host | None = None) -> 
                 if isinstance(error, _host.get().faults):
                     raise
                 result = _unjudged(error)
-        return _bounded(replace(result, printed=printed()))
+        return bounded(replace(result, printed=printed()))
     finally:
         _host.reset(before)
 
@@ -175,7 +175,7 @@ def _unjudged(error: BaseException) -> Result:
 MOST_TEXT, MOST_DRAWN = 2000, 20_000  # characters of a result's text; numbers and words of its picture
 
 
-def _bounded(result: Result) -> Result:
+def bounded(result: Result) -> Result:
     """No longer than somebody reads, without addresses, which differ from run to run; and a picture of plain, finite parts."""
     texts = {name: getattr(result, name) for name in ("message", "expected", "got", "hint", "printed")}
     cut = {name: plain.without_addresses(_shortened(text, MOST_TEXT)) for name, text in texts.items()}

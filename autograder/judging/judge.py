@@ -31,6 +31,7 @@ from autograder.judging.session import Lost, RemoteFunction, Session
 from autograder.marks import CheckMark, Mark
 
 CELL_SECONDS = 10.0  # for a cell outside the checks
+MOST_NOTES = 20  # of cells that raised: a notebook may have thousands
 LOAD_SECONDS = 30.0  # for all of them, cells that must be left out and a new child each time included
 
 
@@ -259,6 +260,7 @@ class _Work:
             result = core.Result(False, f"your code raised {error.kind} where none of it was asked for")
         if self._session is not None and self._session.lost:
             self._lost(self._session)
+        result = core.bounded(result)
         credit = 1.0 if result.passed else min(max(result.credit, 0.0), 1.0)
         shown: dict[str, Any] = {
             name: getattr(result, name) for name in ("message", "expected", "got", "hint", "printed", "picture")
@@ -285,13 +287,19 @@ class _Work:
                     with session.time_limit(CELL_SECONDS):
                         session.request("cell", name=name, source=source)
                 except core.Elsewhere as error:
-                    self.notes[name] = f"the cell {name} raised {error.kind}: {str(error)[:200]}"
+                    self._note(name, f"the cell {name} raised {error.kind}: {str(error)[:200]}")
                 except (core.OutOfTime, Lost) as error:
-                    self.notes[name] = f"the cell {name}: {error}"
+                    self._note(name, f"the cell {name}: {error}")
                     self._cells.remove((name, source))
                     self._lost(session)
                     break
         return self._session
+
+    def _note(self, cell: str, note: str) -> None:
+        if len(self.notes) < MOST_NOTES or cell in self.notes:
+            self.notes[cell] = note
+        else:
+            self.notes["…"] = "and more cells"
 
     def _lost(self, session: Session) -> None:
         self.status = "timeout" if session.lost == "late" or self.status == "timeout" else "crashed"

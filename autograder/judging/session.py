@@ -14,6 +14,7 @@ from typing import Any
 
 from autograder.checks import core
 from autograder.inside import wire
+from autograder.inside.plain import without_addresses
 from autograder.judging.clock import Clock, Limit
 from autograder.judging.sandbox import Child, SandboxError
 
@@ -122,7 +123,7 @@ class Session:
             self._signal, reply = signal, {"stop": True}
         except Exception as error:  # of our models, at the student's arguments
             kinds = [kind for kind in type(error).__mro__ if kind in _BUILTIN.values()]
-            reply = {"raise": [(kinds or [ValueError])[0].__name__, str(error)[:MOST_TEXT]]}
+            reply = {"raise": [(kinds or [ValueError])[0].__name__, without_addresses(str(error)[:MOST_TEXT])]}
         self._send(reply)
 
     # -- one end of the wire -------------------------------------------------------------------------------------------
@@ -177,7 +178,7 @@ class Session:
         if isinstance(value, RemoteObject):
             return {"own": value.number}
         if not callable(value) and not getattr(value, "exposed", ()):
-            raise TypeError(f"a check hands out {value!r:.80}, which is neither plain data nor callable nor exposed")
+            raise TypeError(f"a check hands out a {type(value).__name__}, which is neither plain data nor callable nor exposed")
         self._lent.append(value)
         return {"ref": len(self._lent) - 1}
 
@@ -283,5 +284,5 @@ def _exception(described: Any) -> core.Elsewhere:
 
 
 def text(value: Any) -> str:
-    """Text that the student's side sent, fit to be written to a file."""
-    return value[:MOST_TEXT].encode("utf-8", "replace").decode() if type(value) is str else ""
+    """Text that the student's side sent, fit to be written to a file, and without addresses, which differ from run to run."""
+    return without_addresses(value[:MOST_TEXT].encode("utf-8", "replace").decode()) if type(value) is str else ""
