@@ -445,6 +445,33 @@ def h(counter): return counter.secret()
     session.close()
 
 
+SPYING_STEP = """
+kinds = set()
+def spec_step(prefix, target, draft, k, rng):
+    things = target, draft, rng, rng.uniform
+    kinds.add((*map(type, things), *(tuple(dir(thing)) for thing in things)))
+    rng.uniform()
+    target(prefix)
+    draft(prefix)
+    return [rng.categorical(target(prefix))]
+def seen():
+    return len(kinds)
+"""
+
+
+def test_what_is_lent_has_the_type_of_what_is_asked(open_box):
+    """A step may not be one where each question is heard and another where thousands are asked for at once."""
+    session = Session(open_box.open())
+    with session.time_limit(20):
+        session.request("cell", name="a", source=SPYING_STEP)
+        step, models = RemoteFunction(session, "spec_step"), stepping.Models(stepping.grid_tables(1))
+        stepping.emitted_tokens(step, stepping.PREFIX, models, 1, stepping.Sampling(0))
+        assert len(stepping.sampled_tokens(step, [stepping.PREFIX] * 50, models, 1, "seed", audited=5)) == 50
+        stepping.law_of_step(step, stepping.grid_tables(1), stepping.PREFIX, 1)
+        assert RemoteFunction(session, "seen")() == 1
+    session.close()
+
+
 def test_a_check_that_has_seen_enough_stops_their_code(open_box):
     session = Session(open_box.open())
 

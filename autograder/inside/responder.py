@@ -33,19 +33,30 @@ class Stopped(BaseException):
     """The judge has seen enough. Not an Exception, so that `except Exception` lets it through."""
 
 
-class Remote:
-    """An object of the judge's. It can be called, and so can its methods; it has nothing else."""
+class Handle:
+    """Something of the judge's. It can be called, and so can its methods; it has nothing else.
 
-    def __init__(self, responder: Responder, number: int):
-        self._responder, self._number = responder, number
+    The same type whether the judge hears each question (then `number` is its own) or has lent the answers in advance: nobody's code
+    can be another one where it is listened to.
+    """
+
+    def __init__(self, ask: Callable[[str], Callable], number: int | None = None):
+        self._ask, self._number, self._call, self._methods = ask, number, ask("__call__"), {}
 
     def __call__(self, *args: Any) -> Any:
-        return self._responder.ask(self._number, "__call__", args)
+        return self._call(*args)
 
     def __getattr__(self, name: str) -> Callable:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
-        return lambda *args: self._responder.ask(self._number, name, args)
+        if name not in self._methods:
+            self._methods[name] = self._ask(name)
+        return self._methods[name]
+
+
+def lend(value: Any) -> Handle:
+    """An object of this side as one of the judge's."""
+    return Handle(lambda name: lambda *args: getattr(value, name)(*args))
 
 
 class Instance:
@@ -71,7 +82,7 @@ class Shell:
 
 class Responder:
     def __init__(self, end: socket.socket):
-        self._wire = wire.Connection(end, self._export, self._own, lambda number: Remote(self, number), plain.shallow)
+        self._wire = wire.Connection(end, self._export, self._own, self._remote, plain.shallow)
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}  # id → number; the objects live as long as this table
         self._tables, self._known = 0, [{}, {}]
@@ -146,8 +157,8 @@ class Responder:
     def _do_steps(self, function: Any, prefixes: list, order: list, k: int, models: list, rng: int) -> dict:
         """One step behind each prefix of the order, with models and randomness that were lent. `odd`: the first result that is no list
         of whole numbers; what comes behind it is not run."""
-        step, asked = self._target(function), [lent.Memo(model) for model in models]
-        stream = lent.Stream(lambda: rng.block().tolist(), lambda probs: rng.categorical(probs))
+        step, asked = self._target(function), [lend(lent.Memo(model)) for model in models]
+        stream = lend(lent.Stream(lambda: rng.block().tolist(), lambda probs: rng.categorical(probs)))
         found: list[list[int]] = []
         for number in order:
             result = step(prefixes[number], *asked, k, stream)
@@ -168,7 +179,7 @@ class Responder:
             chosen, result, refused = scripts.pop(), None, False
             rng = lent.Scripted(chosen)
             try:
-                result = step(prefix, *asked, k, rng)
+                result = step(prefix, *map(lend, asked), k, lend(rng))
             except lent.Refused:
                 refused = True
             except Exception:
@@ -187,7 +198,7 @@ class Responder:
         return self.names[function] if type(function) is str else function
 
     def _export(self, value: Any) -> dict:
-        if isinstance(value, Remote):
+        if type(value) is Handle and value._number is not None:
             return {"own": value._number}
         if type(value) is Instance:
             value = value.value
@@ -200,6 +211,9 @@ class Responder:
 
     def _own(self, number: int) -> Any:
         return self._objects[number]
+
+    def _remote(self, number: int) -> Handle:
+        return Handle(lambda method: lambda *args: self.ask(number, method, args), number)
 
     # -- cells ---------------------------------------------------------------------------------------------------------
 
