@@ -33,6 +33,12 @@ class Measured:
     def __float__(self): return 0.25
 class Many(collections.UserList): pass
 class Tagged(torch.Tensor): pass
+class Endless(collections.abc.Sequence):
+    def __len__(self): return 3
+    def __getitem__(self, i): return 1.0
+class Lying(list):
+    def __iter__(self): return itertools.count()
+    def __len__(self): return 10**9
 """
 RULE = [
     ("None", None), ("True", True), ("'0.5'", "0.5"), ("Name('a')", "a"), ("[1, (2.5, {3: None})]", [1, (2.5, {3: None})]),
@@ -42,7 +48,7 @@ RULE = [
     ("Count(7)", 7), ("Level.LOW", 2), ("10**400", 10**400), ("np.bool_(True)", True), ("torch.tensor(False)", False),
     ("Pair(3, fractions.Fraction(5, 2))", (3, 2.5)), ("Probabilities([0.5, Half(0.5)])", [0.5, 0.5]), ("range(3)", [0, 1, 2]),
     ("Many([1, 2])", [1, 2]), ("collections.deque([1, 2])", [1, 2]), ("array.array('d', [0.5])", [0.5]),
-    ("collections.OrderedDict(a=1)", {"a": 1}), ("torch.Size([2, 3])", (2, 3)), ("[torch.tensor(1), np.int32(2)]", [1, 2]),
+    ("Lying([1, 2])", [1, 2]), ("collections.OrderedDict(a=1)", {"a": 1}), ("torch.Size([2, 3])", (2, 3)), ("[torch.tensor(1), np.int32(2)]", [1, 2]),
     ("np.array([fractions.Fraction(1, 4), 1], dtype=object)", [0.25, 1]), ("np.array([0.25], dtype=np.longdouble)", [0.25]),
     ("np.array([1, 2], dtype=np.uint32)", [1, 2]), ("np.array(['a'])", ["a"]), ("np.str_('a')", "a"), ("float('inf')", math.inf),
 ]  # fmt: skip
@@ -54,7 +60,7 @@ ARRAYS = [
 REFUSED = [
     "{0.5}", "frozenset([1])", "(x for x in [1])", "map(int, '1')", "{1: 2}.values()", "b'ab'", "bytearray(2)", "1j", "np.complex64(1)",
     "torch.tensor(1j)", "itertools.count()", "10**5000", "np.datetime64('2020-01-01')", "iter([1])", "memoryview(b'a')", "object()",
-    "[0] * 300_000", "range(10**12)", "np.zeros(300_000, dtype=np.uint32)", "[[{1}]]", "loop", "collections.ChainMap()",
+    "[0] * 300_000", "range(10**12)", "np.zeros(300_000, dtype=np.uint32)", "[[{1}]]", "loop", "Endless()", "collections.ChainMap()",
 ]  # fmt: skip
 
 

@@ -20,6 +20,7 @@ import re
 import reprlib
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 MOST_PARTS, DEEPEST = 200_000, 32  # numbers and lists of an answer, and lists within lists
@@ -83,13 +84,16 @@ def shallow(value: Any) -> Any:
         return _whole(value)
     if hasattr(kind, "__float__"):
         return float(value)
-    for base in (tuple, list, dict):
+    if isinstance(value, dict):
+        return dict(dict.items(value))
+    for base in (tuple, list):
         if isinstance(value, base):
-            return base(value)
+            return base(base.__iter__(value))  # not its own, which may have no end
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
-        if len(value) > MOST_PARTS:
+        items = list(islice(value, MOST_PARTS + 1))
+        if len(items) > MOST_PARTS:
             raise NotPlain(_TOO_MANY)
-        return list(value)
+        return items
     if not callable(value) and (kind.__module__ == "builtins" or hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")):
         raise NotPlain(f"an object of type {kind.__name__:.60}, not numbers, lists of numbers, arrays or tensors")
     return value
