@@ -48,7 +48,8 @@ RULE = [
     ("Count(7)", 7), ("Level.LOW", 2), ("10**400", 10**400), ("np.bool_(True)", True), ("torch.tensor(False)", False),
     ("Pair(3, fractions.Fraction(5, 2))", (3, 2.5)), ("Probabilities([0.5, Half(0.5)])", [0.5, 0.5]), ("range(3)", [0, 1, 2]),
     ("Many([1, 2])", [1, 2]), ("collections.deque([1, 2])", [1, 2]), ("array.array('d', [0.5])", [0.5]),
-    ("Lying([1, 2])", [1, 2]), ("collections.OrderedDict(a=1)", {"a": 1}), ("torch.Size([2, 3])", (2, 3)), ("[torch.tensor(1), np.int32(2)]", [1, 2]),
+    ("Lying([1, 2])", [1, 2]),
+    ("collections.OrderedDict(a=1)", {"a": 1}), ("torch.Size([2, 3])", (2, 3)), ("[torch.tensor(1), np.int32(2)]", [1, 2]),
     ("np.array([fractions.Fraction(1, 4), 1], dtype=object)", [0.25, 1]), ("np.array([0.25], dtype=np.longdouble)", [0.25]),
     ("np.array([1, 2], dtype=np.uint32)", [1, 2]), ("np.array(['a'])", ["a"]), ("np.str_('a')", "a"), ("float('inf')", math.inf),
 ]  # fmt: skip
