@@ -553,7 +553,7 @@ class Starving:
         return clock.Usage(0.01 * self._looks, {"1": 10.0 * self._looks if self._queued else 0.0})
 
 
-def test_what_is_late_is_told_by_the_innermost_limit_in_the_same_words(open_box, monkeypatch):
+def test_what_is_late_is_told_in_the_same_words(open_box, monkeypatch):
     """The budget of all checks is what is left of it, which differs from run to run, and sleep ends a check before it."""
     monkeypatch.setattr(clock, "MOST_SLEEP", 0.3)
     for source, told in (("import time\ndef f(): time.sleep(9)", "20 s"), ("def f():\n while True: pass", "300 s")):

@@ -159,7 +159,7 @@ class Session:
     def _patience(self) -> float:
         """Seconds to wait before the limits are looked at again."""
         left = WAIT
-        for limit, told in reversed(self._limits):
+        for limit, told in self._limits:
             left = min(left, self._clock.left(limit))
             if left <= 0:
                 self.lost, self._late = "late", told
