@@ -105,7 +105,7 @@ class Exercise:
             NotJudged: if it is no notebook.
         """
         digest = hashlib.sha256(content).hexdigest()
-        job = Job(student, self.assignment, self.tasks, (), self.seed(student), digest, self.version, notes)
+        job = Job(student, self.assignment, self.tasks, (), self.seed(student, digest), digest, self.version, notes)
         try:
             notebook, remarks = rebuilding.rebuild(rebuilding.parse(content), self.release)
         except rebuilding.Unreadable as error:
@@ -114,9 +114,12 @@ class Exercise:
         cells = tuple((c.metadata.get("nbgrader", {}).get("grade_id", c.id), c.source) for c in code)
         return replace(job, cells=cells, notes=(*notes, *remarks))
 
-    def seed(self, student: str) -> int:
-        """What a student's fixtures and samples are made from: nobody without the secret can know it, and it can be repeated."""
-        return 1 + int.from_bytes(self._keyed(f"{student}/{self.assignment}")[:4], "big")
+    def seed(self, student: str, submission: str) -> int:
+        """What a submission's fixtures and samples are made from: nobody without the secret can know it, and it can be repeated.
+
+        submission: the digest of its file. Who hands in something else has another seed: the one on a page helps nobody.
+        """
+        return 1 + int.from_bytes(self._keyed(f"{student}/{self.assignment}/{submission}")[:6], "big")
 
     def _keyed(self, text: str) -> bytes:
         return hmac.new(self._secret.encode(), text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
