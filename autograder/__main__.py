@@ -65,7 +65,7 @@ def grade(
 ) -> None:
     """Grade submissions. Stopped at any moment and started again, it goes on where it was."""
     from autograder import cluster, runner
-    from autograder.judge import Settings
+    from autograder.judging.judge import Settings
 
     if not scheduler and (tls_ca or tls_cert or tls_key or unencrypted):
         raise typer.BadParameter("--tls-ca, --tls-cert, --tls-key and --unencrypted are for a --scheduler")
@@ -124,8 +124,8 @@ def zoo(
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Without bubblewrap; no cheats then.")] = False,
 ) -> None:
     """Judge submissions whose verdict is known: right ones, wrong ones, cheats."""
-    from autograder import sandbox
-    from autograder.judge import Settings
+    from autograder.judging import sandbox
+    from autograder.judging.judge import Settings
     from autograder.runner import Run
     from autograder.zoo import verdicts
 
