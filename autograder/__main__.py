@@ -31,7 +31,7 @@ def main() -> None:
 def exercises(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a student notebook is outdated.")] = False,
 ) -> None:
-    """Write the student notebooks in chapters/ from solutions/."""
+    """Write the student notebooks in chapters/, and the grader's copies, from solutions/."""
     from autograder import generate  # nbgrader takes seconds to import: only for the command that needs it
 
     generated = generate.student_notebooks()
@@ -42,7 +42,7 @@ def exercises(
         console.print("Run `make exercises`, and commit what it writes.")
         raise typer.Exit(1)
     if not changed:
-        console.print(f"{len(generated)} student notebooks are up to date")
+        console.print(f"{len(generated)} files made from solutions/ are up to date")
 
 
 @app.command()

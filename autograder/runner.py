@@ -22,7 +22,6 @@ from autograder.intake.submission import Submission
 from autograder.judging import sandbox
 from autograder.judging.judge import Exercise, Job, Judge, Settings, released
 from autograder.marks import Ledger, Mark
-from autograder.outputs import writing
 
 
 @dataclass(frozen=True)
@@ -122,6 +121,8 @@ def _judge(job: Job, settings: Settings) -> Mark:
 
 def write(marks: list[Mark], out: Path, release: dict[str, NotebookNode], found: list[Submission], run: Run) -> None:
     """All outputs; the nbgrader course and its gradebook are made where they are missing."""
+    from autograder.outputs import writing  # brings nbgrader, which takes seconds to import: with the marks there
+
     missing = [name for name in release if not (out / "course" / "release" / name).is_dir()]
     if missing:
         course.make_course(out / "course", missing)

@@ -42,8 +42,7 @@ def build(assignment: str, path: Path, secret: str = "", pip_args: str = "") -> 
     Raises:
         ValueError: if there is no such assignment.
     """
-    notebook = course.ROOT / "chapters" / assignment / f"{course.NOTEBOOK}.ipynb"
-    if not notebook.is_file():
+    if assignment not in course.assignments():
         raise ValueError(f"no assignment is called {assignment}; there are {', '.join(course.assignments())}")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -51,7 +50,7 @@ def build(assignment: str, path: Path, secret: str = "", pip_args: str = "") -> 
         for name in SCRIPTS:
             values = {"assignment": shlex.quote(assignment), "pip_args": shlex.join(shlex.split(pip_args))}
             _add(archive, name, environment.get_template(f"{name}.j2").render(values).encode(), 0o755)
-        for file in (*_project(), notebook):
+        for file in _project():
             _add(archive, file.relative_to(course.ROOT).as_posix(), file.read_bytes(), 0o644)
         _add(archive, SECRET, (secret or keys.new()).encode(), 0o600)
     files.write(path, buffer.getvalue())
