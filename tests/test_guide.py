@@ -353,5 +353,5 @@ def test_gradescope_s_zip_is_built(term):
     term.run("Gradescope")
     with zipfile.ZipFile(term.project / "autograder.zip") as archive:
         names = set(archive.namelist())
-    assert {"setup.sh", "run_autograder", f"chapters/{A}/{NOTEBOOK}"} <= names
+    assert {"setup.sh", "run_autograder", f"autograder/released/{A}.ipynb"} <= names
     assert not [name for name in names if "solutions" in name or "zoo" in name]
