@@ -140,6 +140,13 @@ def linked(folder):
     return inside
 
 
+def hard_linked(folder):
+    theirs = put(folder / "outside", "theirs.ipynb")
+    (folder / "in" / "ada" / A).mkdir(parents=True)
+    os.link(theirs, folder / "in" / "ada" / A / NOTEBOOK)
+    return folder / "in"
+
+
 def pipe(folder):
     (folder / "ada" / A).mkdir(parents=True)
     os.mkfifo(folder / "ada" / A / NOTEBOOK)
@@ -189,6 +196,7 @@ MADE = {
     "not utf-8": lambda folder: hand_in(folder, RIGHT.replace("Exercise", "Übung").encode("latin-1", "replace")),
     "too large": too_large,
     "link": linked,
+    "hard link": hard_linked,
     "pipe": pipe,
     "folder": directory(f"ada/{A}/{NOTEBOOK}"),
     "empty": directory("ada"),
@@ -217,6 +225,7 @@ SAYS = {
     "not utf-8": "not JSON (UnicodeDecodeError",
     "too large": "at most 100 are read",
     "link": "is a link",
+    "hard link": "exercise.ipynb is a hard link",
     "pipe": "exercise.ipynb is a pipe",
     "folder": "exercise.ipynb is a folder",
     "unknown": "did you mean 02-rejection-rule?",
@@ -279,9 +288,11 @@ def test_a_right_notebook_stays_right_through_every_editor(tmp_path):
         assert notes == []
 
 
-def test_the_guide_shows_the_table():
+def test_the_guide_shows_the_tables():
     guide = (course.ROOT / "appendices" / "instructor.md").read_text(encoding="utf-8")
-    assert cases.table() in guide, "put the output of `python -c 'from autograder import cases; print(cases.table())'` into the guide"
+    for table in ("table", "notebooks"):
+        command = f"python -c 'from autograder import cases; print(cases.{table}())'"
+        assert getattr(cases, table)() in guide, f"put the output of `{command}` into the guide"
 
 
 def test_fifty_megabytes_are_read_in_seconds(tmp_path):
