@@ -14,7 +14,7 @@ from autograder import files
 
 # What can become of a submission, and what the instructor reads about it.
 STATUS = {
-    "graded": "every cell was run",
+    "graded": "the checks were made",
     "timeout": "some code did not end in time; what passed has its points",
     "crashed": "some code ended the Python process; what passed before has its points",
     "unreadable": "the file is no notebook",

@@ -1,10 +1,12 @@
 """Submissions as they really come: every case of the table in `autograder/cases.py` is made here, and has the outcome that it says."""
 
+import ast
 import json
 import os
 import stat
 import time
 import zipfile
+from graphlib import TopologicalSorter
 
 import nbformat
 import pytest
@@ -293,6 +295,20 @@ def test_the_guide_shows_the_tables():
     for table in ("table", "notebooks"):
         command = f"python -c 'from autograder import cases; print(cases.{table}())'"
         assert getattr(cases, table)() in guide, f"put the output of `{command}` into the guide"
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """Intake knows nothing of judging, and no import waits in a function for its cycle to be over."""
+    files = {path: path.relative_to(course.ROOT).with_suffix("").parts for path in (course.ROOT / "autograder").rglob("*.py")}
+    modules = {".".join(parts).removesuffix(".__init__"): path for path, parts in files.items() if "zoo" not in parts}
+    imports = {}
+    for module, path in modules.items():
+        nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
+        named = [(f"{node.module}.{alias.name}", node.module) for node in nodes for alias in node.names]
+        imports[module] = {inner if inner in modules else outer for inner, outer in named} & modules.keys()
+    assert len(tuple(TopologicalSorter(imports).static_order())) == len(modules)
+    outer = ("autograder.judging", "autograder.outputs", "autograder.runner", "autograder.gradescope", "autograder.marks")
+    assert not [(m, name) for m in modules if m.startswith("autograder.intake") for name in imports[m] if name.startswith(outer)]
 
 
 def test_fifty_megabytes_are_read_in_seconds(tmp_path):

@@ -294,3 +294,11 @@ def test_the_names_that_a_cell_binds(source, names):
 )  # fmt: skip
 def test_what_grading_does_not_run_is_said_once(source, said):
     assert len(not_run(source)) == said
+
+
+@pytest.mark.parametrize("part", [" ", "x ", "x=", "%time ", "x.", "-n "])
+def test_a_long_line_takes_no_time(part):
+    """A regular expression that tries every way to cut it would take minutes."""
+    line = part * 100_000 + "("
+    assert not_run(line) == []
+    assert bound(line) == {}

@@ -23,7 +23,9 @@ WRITES = ("writefile", "file")
 SHOWS = ("html", "HTML", "svg", "SVG", "latex", "markdown", "javascript", "js")
 # Of %timeit and %prun; what follows is the statement.
 OPTIONS = re.compile(r"(?:-[A-Za-z](?:\s*\d+)?(?:\s+|$)|--\S+(?:\s+|$))*")
-LINE = re.compile(r"(?P<indent>\s*)(?:(?:[\w, .\[\]]+=\s*)?(?P<mark>%|!|\?)|[\w.]+\?)")
+# Of a line without its indentation. No part can give way to its neighbour: a line may be two million characters long.
+MAGIC = re.compile(r"(?P<names>[\w,. \[\]]+=\s*)?(?:%time\s+(?P<timed>.*)|[%!?])|[\w.]+\?")
+COMMAND = re.compile(r"(?:[\w,. \[\]]+=\s*)?(?:!|%(?:pip|conda|mamba|uv|sx|system)\b)")
 
 
 class Shell:
@@ -101,11 +103,11 @@ def without_magics(source: str) -> str:
 
 
 def _without_magic(line: str) -> str:
-    match = LINE.match(line)
+    text = line.lstrip()
+    match = MAGIC.match(text)
     if match is None:
         return line
-    timed = re.match(r"(\s*)((?:[\w, ]+=\s*)?)%time\s+(.*)", line)
-    return f"{timed[1]}{timed[2]}{timed[3]}" if timed else f"{match['indent']}pass"
+    return line[: len(line) - len(text)] + (f"{match['names'] or ''}{match['timed']}" if match["timed"] else "pass")
 
 
 def not_run(source: str) -> list[str]:
@@ -113,15 +115,14 @@ def not_run(source: str) -> list[str]:
     lines = source.strip().splitlines()
     if parses(source) or not lines:
         return []
-    found = []
     if lines[0].startswith("%%"):
         name = _magic(lines[0])
         if name not in (*RUNS, *WRITES, *SHOWS):
             return [f"grading does not run a cell of %%{name}"]
         lines = lines[1:] if name in RUNS else []
-    if any(re.match(r"\s*(?:[\w, ]+=\s*)?(?:!|%(?:pip|conda|mamba|uv|sx|system)\b)", line) for line in lines):
-        found.append("grading runs no command of the system, such as !pip install: what the course needs is there, and nothing else")
-    return found
+    if any(COMMAND.match(line.lstrip()) for line in lines):
+        return ["grading runs no command of the system, such as !pip install: what the course needs is there, and nothing else"]
+    return []
 
 
 def _magic(line: str) -> str:
