@@ -100,10 +100,10 @@ def displayed(notebook):
 
 def timed(notebook):
     notebook["cell-01"] = "%time ONE = 1\nTWO = %time ONE + 1\n" + notebook["cell-01"]
-    notebook["expected-tokens"] = "%%time\n" + TOKENS.replace("alpha**i", "ONE * alpha**i")
+    notebook["expected-tokens"] = "%%time\n" + TOKENS.replace("alpha**i", "ONE * SEEN * alpha**i")
     notebook["speedup"] = "%%timeit -n1 -r1\n" + SPEEDUP
     notebook["optimal-k"] = "%%capture said\nprint(TWO)\n%prun -q sum([1])\n%timeit -n 2 -r 2 sum([2])\n" + BEST
-    notebook.own("def within():\n    local = 3\n    %time global FOUR; FOUR = local + 1\nwithin()\nassert FOUR == 4", "assert TWO == 2")
+    notebook.own("def within():\n    local = 3\n    four = %time local + 1\n    return four\nassert (TWO, within()) == (2, 4)\nSEEN = 1")
 
 
 def timed_and_stripped(notebook):
@@ -120,21 +120,22 @@ def awaited(notebook):
 
 def written(notebook):
     notebook.own("%%writefile helper.py\ndef power(a, i):\n    return a**i\n", "%%file -a helper.py\nONE = 1")
-    notebook["expected-tokens"] = "import helper\n%run helper.py\n" + TOKENS.replace("alpha**i", "ONE * helper.power(alpha, i)")
+    notebook["expected-tokens"] = "import helper\n%run -i helper.py\n" + TOKENS.replace("alpha**i", "ONE * helper.power(alpha, i)")
 
 
 def harmless(notebook):
     notebook["cell-01"] = "%matplotlib inline\n%load_ext autoreload\n%autoreload 2\n" + notebook["cell-01"] + "\nmath.exp?\n?math"
-    notebook["expected-tokens"] = "help_me = get_ipython().user_ns\n%config InlineBackend.figure_format = 'svg'\n" + TOKENS
-    notebook.own("%%html\n<b>τ</b>", "files = !ls\nfor name in files:\n    print(name)", "%%javascript\nalert(1)")
+    settings = "help_me = get_ipython().user_ns\n%config InlineBackend.figure_format = 'svg'\n"
+    notebook["expected-tokens"] = settings + TOKENS.replace("alpha**i", "SEEN * alpha**i")
+    notebook.own("%%html\n<b>τ</b>", "files = !ls\nfor name in files:\n    print(name)\nSEEN = 1", "%%javascript\nalert(1)")
 
 
 def main_module(notebook):
     notebook.own(
         "from __future__ import annotations", "import pickle\nclass Cost:\n    def __init__(self, c: Unknown):\n        self.c = c",
-        "assert pickle.loads(pickle.dumps(Cost(2))).c == 2\nimport __main__\nassert __main__.Cost is Cost",
+        "import __main__\nassert pickle.loads(pickle.dumps(Cost(2))).c == 2\nassert __main__.Cost is Cost\nSEEN = 1",
     )  # fmt: skip
-    notebook["speedup"] = SPEEDUP.replace("c * k", "Cost(c).c * k")
+    notebook["speedup"] = SPEEDUP.replace("c * k", "Cost(c).c * k * SEEN")
 
 
 def shell(notebook):

@@ -40,7 +40,8 @@ class Shell:
             value = self._run(_statement(name, line), there.f_locals if there.f_globals is self.user_ns else None)
             return value if name == "time" else None
         if name == "run":
-            return self._run(Path(line.split()[0]).read_text(encoding="utf-8"))
+            path = next(word for word in line.split() if not word.startswith("-"))
+            return self._run(Path(path).read_text(encoding="utf-8"))
         return None
 
     def run_cell_magic(self, name: str, line: str, cell: str) -> None:
