@@ -19,7 +19,7 @@ from autograder.judging import sandbox
 from autograder.judging.judge import released
 from autograder.marks import from_json
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.in_order]
 
 GUIDE = (course.ROOT / "appendices" / "instructor.md").read_text(encoding="utf-8")
 A, B = "04-speedup", "02-rejection-rule"
