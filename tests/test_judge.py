@@ -609,7 +609,7 @@ def test_what_a_mark_keeps_is_bounded_and_the_same_in_every_run(judge):
     """Of a notebook that prints addresses in two thousand cells, each of which raises."""
     exercise = verdicts.exercise("04-speedup")
     notebook = zoo.filled("04-speedup", exercise.release)
-    raising = [nbformat.v4.new_code_cell("print(object())\nraise ValueError(str(object()) * 50)", id=f"raises-{n}") for n in range(200)]
+    raising = [nbformat.v4.new_code_cell(f"print(object())\nraise ValueError({n}, str(object()) * 50)", id=f"raises-{n}") for n in range(200)]
     notebook.cells[2:2] = raising
     notebook.cells += [nbformat.v4.new_code_cell("def speedup(alpha, k, c): return object\ndel optimal_k", id="last")]
     told = [marks.to_json(judge.judge(exercise.job("somebody", course.text(notebook).encode()))) for _ in range(2)]
@@ -642,10 +642,13 @@ def test_a_stub_is_not_written_yet(judge):
     assert found.score == 0
 
 
-def test_seeds_are_the_student_s_and_the_secret_s():
-    exercise = verdicts.exercise(A)
-    assert exercise.seed("a") == exercise.seed("a") != exercise.seed("b")
-    assert exercise.seed("a") != Exercise(A, exercise.release, "another").seed("a")
+def test_seeds_are_the_student_s_the_submission_s_and_the_secret_s():
+    exercise, first = verdicts.exercise(A), verdicts.exercise(A).seed("a", "1")
+    assert exercise.seed("a", "1") == first != exercise.seed("b", "1")
+    assert first != exercise.seed("a", "2"), "the seed on a page must not help who hands in once more"
+    assert first != Exercise(A, exercise.release, "another").seed("a", "1")
+    handed_in = [course.text(released(A)).encode(), course.text(zoo.filled(A, released(A))).encode()]
+    assert len({exercise.job("a", content).seed for content in handed_in}) == 2
 
 
 def test_a_version_changes_with_what_can_change_a_mark(monkeypatch):
