@@ -55,7 +55,7 @@ def grade(
 ) -> None:
     """Grade submissions. Stopped at any moment and started again, it goes on where it was."""
     from autograder import runner
-    from autograder.judge import Settings
+    from autograder.judging.judge import Settings
 
     students = roster.read_text(encoding="utf-8-sig") if roster else ""
     run = runner.Run(jobs, scheduler, secret, db_url, assignment, students, Settings(unsafe, seconds))
@@ -94,8 +94,8 @@ def zoo(
     matrix: Annotated[bool, typer.Option("--matrix", help="Only the matrices: each mistake in each style. --whole has them too.")] = False,
 ) -> None:
     """Judge submissions whose verdict is known: right ones, wrong ones, cheats; and each mistake in each style."""
-    from autograder import sandbox
-    from autograder.judge import Settings
+    from autograder.judging import sandbox
+    from autograder.judging.judge import Settings
     from autograder.runner import Run
     from autograder.zoo import matrix as mistakes
     from autograder.zoo import verdicts

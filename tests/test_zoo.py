@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from autograder import sandbox, zoo
-from autograder.judge import Judge, Settings
+from autograder import zoo
+from autograder.judging import sandbox
+from autograder.judging.judge import Judge, Settings
 from autograder.runner import Run
 from autograder.zoo import matrix, verdicts
 
