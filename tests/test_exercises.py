@@ -37,6 +37,23 @@ def test_committed_notebooks_are_what_their_sources_generate(generated):
     assert [str(path) for path in generate.outdated(generated)] == []
 
 
+@pytest.mark.parametrize("assignment", course.assignments())
+def test_what_is_graded_is_the_committed_copy_until_its_source_changes(generated, assignment, tmp_path, monkeypatch):
+    course.released.cache_clear()
+    monkeypatch.setattr(course, "make_course", lambda *_args, **_kwargs: pytest.fail("made anew, though nothing changed"))
+    assert course.released(assignment) == generated[generate.CHAPTERS / assignment / "exercise.ipynb"]
+    monkeypatch.undo()
+    course.released.cache_clear()
+    source = tmp_path / assignment / "exercise.py"
+    source.parent.mkdir()
+    text = (course.SOLUTIONS / assignment / "exercise.py").read_text(encoding="utf-8")
+    source.write_text(text + "\n# %% [markdown]\n# Changed.\n", encoding="utf-8")
+    monkeypatch.setattr(course, "SOLUTIONS", tmp_path)
+    changed = course.released(assignment)
+    course.released.cache_clear()
+    assert "Changed." in changed, "a source that was changed must be graded as it is"
+
+
 def test_generation_is_the_same_from_run_to_run(generated):
     assert generate.student_notebooks() == generated
 

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any
 
 import lent
-import probes
 import wire
 from printed import FirstLines
 
@@ -123,6 +122,8 @@ class Responder:
         return getattr(of, name)(*args)
 
     def _do_probe(self, name: str, args: list) -> Any:
+        import probes  # which brings torch
+
         return getattr(probes, name)(*args)
 
     def _do_printed(self) -> str:

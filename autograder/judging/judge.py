@@ -10,8 +10,6 @@ import ast
 import gc
 import hashlib
 import hmac
-import importlib
-import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -36,11 +34,12 @@ LOAD_SECONDS = 30.0  # for all of them, cells that must be left out and a new ch
 
 @dataclass(frozen=True)
 class Settings:
-    """unsafe: without bubblewrap; seconds: of processor time, for all checks of a submission together."""
+    """unsafe: without bubblewrap; seconds: of processor time, for all checks of a submission together; torch: as `Sandbox`."""
 
     unsafe: bool = False
     seconds: float = 300.0
     limits: Limits = field(default_factory=Limits)
+    torch: bool = True
 
 
 @dataclass(frozen=True)
@@ -117,12 +116,16 @@ class Exercise:
         notebook, remarks = rebuild(parse(content), self.release)
         code = [c for c in notebook.cells if c.cell_type == "code" and not c.metadata.get("nbgrader", {}).get("grade")]
         cells = tuple((c.metadata.get("nbgrader", {}).get("grade_id", c.id), c.source) for c in code)
-        seed, digest = self.seed(student), _digest(content)
+        digest = _digest(content)
+        seed = self.seed(student, digest)
         return Job(student, self.assignment, self.tasks, cells, seed, digest, self.version, (*notes, *remarks))
 
-    def seed(self, student: str) -> int:
-        """What a student's fixtures and samples are made from: nobody without the secret can know it, and it can be repeated."""
-        return 1 + int.from_bytes(self._keyed(f"{student}/{self.assignment}")[:4], "big")
+    def seed(self, student: str, submission: str) -> int:
+        """What a submission's fixtures and samples are made from: nobody without the secret can know it, and it can be repeated.
+
+        submission: the digest of its file. Who hands in something else has another seed: the one on a page helps nobody.
+        """
+        return 1 + int.from_bytes(self._keyed(f"{student}/{self.assignment}/{submission}")[:6], "big")
 
     def _keyed(self, text: str) -> bytes:
         return hmac.new(self._secret.encode(), text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
@@ -167,13 +170,10 @@ def _imported(module: str) -> frozenset[str]:
     return frozenset(found)
 
 
-@cache
 def _file(module: str) -> Path:
-    try:
-        spec = importlib.util.find_spec(module)
-    except ModuleNotFoundError:
-        return Path("/nonexistent")  # a name in a module, not a module
-    return Path(spec.origin) if spec and spec.origin else Path("/nonexistent")
+    """Where a module of this project lies, if it is one; found without importing what is above it."""
+    place = PACKAGE.parent.joinpath(*module.split("."))
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
 # -- one submission ----------------------------------------------------------------------------------------------------
@@ -187,10 +187,11 @@ class Judge:
     """
 
     def __init__(self, settings: Settings = Settings()):
-        self._settings, self._sandbox = settings, Sandbox(settings.limits, settings.unsafe)
+        self._settings, self._sandbox = settings, Sandbox(settings.limits, settings.unsafe, settings.torch)
         gc.freeze()  # a judge makes millions of small lists: its collector must not walk over the libraries each time
 
     def judge(self, job: Job) -> Mark:
+        core.load(job.assignment[:2])  # the first time this takes as long as the sandbox's start, which is awaited after it
         work = _Work(self._sandbox, list(job.cells), time.monotonic() + WALL * self._settings.seconds)
         try:
             checks = tuple(work.check(task, job.seed) for task in job.tasks)
@@ -271,13 +272,5 @@ class _Work:
 
 
 def released(assignment: str) -> NotebookNode:
-    """The student notebook, made from its source: the one in chapters/ may have been worked in. Without sources it is that one."""
-    return nbformat.reads(_released(assignment), as_version=4)
-
-
-@cache
-def _released(assignment: str) -> str:
-    if not (course.SOLUTIONS / assignment).is_dir():
-        return (course.ROOT / "chapters" / assignment / f"{course.NOTEBOOK}.ipynb").read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        return course.text(course.make_course(Path(folder), [assignment], gradebook=False)[assignment])
+    """The student notebook, a copy of one's own: see `course.released`."""
+    return nbformat.v4.reads(course.released(assignment))
