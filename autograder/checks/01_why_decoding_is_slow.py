@@ -237,7 +237,7 @@ def largest_batch(student: Callable, seed: int) -> Result:
                "student": [_number(call(student, *_own(c))) for c in shown],
                "title": "Llama-3.1-8B: texts of 8192 tokens that fit", "ylabel": "texts", "xlabel": "memory"}  # fmt: skip
     if any(answer % 1 for answer in answers):
-        raise Wrong("not a whole number of texts", f"{right[0]:g} for {_shown(cases[0])}", f"{answers[0]:.6g}",
+        raise Wrong("not a whole number of texts", f"{right[0]:g} for {_shown("largest_batch", cases[0])}", f"{answers[0]:.6g}",
                     "Round down: half a text does not decode.", picture)  # fmt: skip
     _judge("largest_batch", cases, [max(0, a) for a in answers], right, variants, 1e-3, picture,
            "It calls `weights` and `cache_bytes`: get those two checks to pass first.")  # fmt: skip
@@ -292,7 +292,7 @@ def _judge(name: str, cases: list[tuple], answers: list[float], right: list[floa
     named = next((m for m, values in variants if all(_is_near(a, v, near) for a, v in zip(answers, values))), None)
     case = cases[wrong * len(cases) // len(answers)]
     raise Wrong(
-        named.name if named else f"{name} is wrong", f"{right[wrong]:.6g} for {_shown(case)}", f"{answers[wrong]:.6g}",
+        named.name if named else f"{name} is wrong", f"{right[wrong]:.6g} for {_shown(name, case)}", f"{answers[wrong]:.6g}",
         named.hint if named else hint, picture,
     )  # fmt: skip
 
@@ -300,7 +300,7 @@ def _judge(name: str, cases: list[tuple], answers: list[float], right: list[floa
 def _limit(student: Callable, name: str, case: tuple, right: float, hint: str, picture: dict | None = None) -> None:
     answer = _number(call(student, *_own(case), what=name))
     if answer != right:
-        raise Wrong(f"wrong at a limit: {name} of {_shown(case)}", f"{right:g}", f"{answer:.6g}", hint, picture, credit=HALF)
+        raise Wrong(f"wrong at a limit: {name}", f"{right:g} for {_shown(name, case)}", f"{answer:.6g}", hint, picture, credit=HALF)
 
 
 def _beside(student: Callable, models: dict[str, Config], case: Callable, right: Callable, title: str, unit: str, scale: float) -> dict:
@@ -337,13 +337,22 @@ def _pair(answer: Any) -> tuple[float, float]:
     return _number(first), _number(second)
 
 
-def _shown(case: Sequence[Any]) -> str:
-    """A published model by its name; another one by its numbers."""
-    known = {tuple(config.values()): name for name, config in PUBLISHED.items()}
+def _shown(name: str, case: Sequence[Any]) -> str:
+    """The arguments by their names; a published model by its own, another one by its numbers."""
+    known = {tuple(config.values()): model for model, config in PUBLISHED.items()}
     parts = []
-    for part in case:
-        if isinstance(part, dict):
-            parts.append(known.get(tuple(part.values())) or ", ".join(f"{key} {value}" for key, value in part.items()))
+    for argument, value in zip(_ARGUMENTS[name], case):
+        if isinstance(value, dict):
+            parts.append(known.get(tuple(value.values())) or ", ".join(f"{key} {number}" for key, number in value.items()))
         else:
-            parts.append(f"{part:.6g}")
-    return "(" + "; ".join(parts) + ")"
+            parts.append(f"{argument} {value:.6g}")
+    return ", ".join(parts)
+
+
+_ARGUMENTS = {
+    "cache_bytes": ("config", "length", "batch", "bytes_per_number"),
+    "weights": ("config",),
+    "ridge": ("rate", "bandwidth", "bits"),
+    "forward_seconds": ("config", "rate", "bandwidth", "new", "length", "batch", "bits"),
+    "largest_batch": ("config", "memory", "length", "bits"),
+}

@@ -93,11 +93,13 @@ def _beside(axes: Axes, labels: Sequence[str], right: Sequence[float], student: 
 
 
 def _lines(axes: Axes, x: Sequence[float], right: Sequence[float], student: Sequence[float], title: str, xlabel: str, ylabel: str) -> None:
-    """The right line under the student's, over powers of two."""
+    """The right line under the student's. Both axes are logarithmic, so that a wrong factor is a line beside the right one."""
     axes.plot(x, right, "o-", color=RIGHT, linewidth=4, alpha=0.6, label="right")
     axes.plot(x, student, "o-", color=YOURS, markersize=3, label="yours")
     axes.set_xscale("log", base=2)
-    axes.set(xlabel=xlabel, ylabel=ylabel, title=title, ylim=(0, None))
+    if all(value > 0 for value in [*right, *student]):
+        axes.set_yscale("log")
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
     axes.legend(frameon=False, fontsize="small")
 
 
