@@ -6,6 +6,7 @@ import re
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell
 
 from autograder import course, generate, zoo
 
@@ -131,7 +132,10 @@ def test_the_solved_notebook_runs_from_top_to_bottom(assignment):
 @pytest.mark.parametrize("assignment", course.assignments())
 def test_the_untouched_notebook_fails_with_short_advice(generated, assignment):
     executed = notebook(generated, assignment)
+    executed.cells.insert(0, new_code_cell("!true"))
     NotebookClient(executed, timeout=90, kernel_name="python3", allow_errors=True).execute()
+    printed = [output.get("text", "") for cell in executed.cells for output in cell.get("outputs", [])]
+    assert sum("grading runs no command" in text for text in printed) == 1, "what grading leaves out is said once"
     graded = [output for is_graded, output in errors(executed) if is_graded]
     assert len(graded) == len(zoo.checks(assignment))
     for output in graded:

@@ -128,6 +128,15 @@ def test_a_resubmission_is_graded_and_nothing_else(submitted, tmp_path, monkeypa
     assert [job.student for job in judged] == ["a"]
 
 
+def test_what_nobody_handed_in_has_its_maximum(tmp_path):
+    """And its row for Canvas: the only student's folder has no notebook."""
+    (tmp_path / "in" / "ada" / B).mkdir(parents=True)
+    (mark,) = runner.grade(tmp_path / "in", tmp_path / "out", run())
+    assert (mark.score, mark.max_score, mark.status) == (0, 10, "missing")
+    rows = list(csv.reader((tmp_path / "out" / "canvas.csv").read_text(encoding="utf-8").splitlines()))
+    assert [(row[0].strip(), row[-1]) for row in rows] == [("Student", B), ("Points Possible", "10"), ("ada", "0")]
+
+
 def test_a_mark_that_was_damaged_is_made_again(tmp_path):
     folder, out = tmp_path / "in", tmp_path / "out"
     hand_in(folder, "a", solved(B), B)

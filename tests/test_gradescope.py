@@ -25,7 +25,7 @@ class Judge:
     def close(self):
         pass
     def judge(self, job):
-        text = "".join(source for _, source in job.cells)
+        text = "".join(cell.source for cell in job.cells)
         if "raise RuntimeError" in text:
             raise RuntimeError("the judge broke")
         if "exit()" in text:
@@ -148,6 +148,7 @@ def test_there_is_always_a_result(files, status, told, tmp_path, monkeypatch):
     assert mark.status == status
     assert told in result["output"]
     assert result["score"] == mark.score
+    assert sum(test["max_score"] for test in result["tests"]) == (2 if status == "graded" else 10), "the maximum is the exercise's"
     assert "the judge broke" not in json.dumps(result), "what broke is the instructor's to read"
 
 

@@ -95,8 +95,12 @@ def grade(submission: Submission) -> Mark:
     taken = judge.Exercise(submission.assignment, judge.released(submission.assignment), text).taken(submission)
     if isinstance(taken, Mark):
         return taken
-    with contextlib.closing(judge.Judge(judge.Settings(unsafe=bool(sandbox.unavailable())))) as one:
-        return one.judge(taken)
+    try:
+        with contextlib.closing(judge.Judge(judge.Settings(unsafe=bool(sandbox.unavailable())))) as one:
+            return one.judge(taken)
+    except Exception:
+        traceback.print_exc()
+        return taken.nothing("error", "")  # with the maximum that it would have had
 
 
 def _found(assignment: str, folder: Path) -> Submission:

@@ -14,15 +14,16 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import nbformat
 from nbformat import NotebookNode
 
 from autograder import course
 from autograder.checks import core
+from autograder.inside.shell import not_run
 from autograder.intake.reading import Unreadable, parse, read_bytes
-from autograder.intake.rebuilding import rebuild
+from autograder.intake.rebuilding import rebuild, title
 from autograder.intake.submission import Submission
 from autograder.judging.sandbox import PACKAGE, Limits, Sandbox
 from autograder.judging.session import WALL, Lost, RemoteFunction, Session
@@ -56,14 +57,22 @@ class Task:
         return CheckMark(self.check, self.grade_id, 0.0, self.points, why)
 
 
+class Code(NamedTuple):
+    """A cell to run. title: what the student knows it by."""
+
+    name: str
+    title: str
+    source: str
+
+
 @dataclass(frozen=True)
 class Job:
-    """A submission ready to be judged, plain data that can go to another machine. cells: (name, source) of the code to run."""
+    """A submission ready to be judged, plain data that can go to another machine."""
 
     student: str
     assignment: str
     tasks: tuple[Task, ...]
-    cells: tuple[tuple[str, str], ...]
+    cells: tuple[Code, ...]
     seed: int
     submission: str
     version: str
@@ -115,7 +124,7 @@ class Exercise:
         """
         notebook, remarks = rebuild(parse(content), self.release)
         code = [c for c in notebook.cells if c.cell_type == "code" and not c.metadata.get("nbgrader", {}).get("grade")]
-        cells = tuple((c.metadata.get("nbgrader", {}).get("grade_id", c.id), c.source) for c in code)
+        cells = tuple(Code(c.metadata.get("nbgrader", {}).get("grade_id", c.id), title(c), c.source) for c in code)
         digest = _digest(content)
         seed = self.seed(student, digest)
         return Job(student, self.assignment, self.tasks, cells, seed, digest, self.version, (*notes, *remarks))
@@ -195,7 +204,7 @@ class Judge:
         work = _Work(self._sandbox, list(job.cells), time.monotonic() + WALL * self._settings.seconds)
         try:
             checks = tuple(work.check(task, job.seed) for task in job.tasks)
-            return job.mark(work.status, checks, tuple(work.notes.values()))
+            return job.mark(*work.outcome(checks))
         finally:
             work.close()
 
@@ -204,13 +213,25 @@ class Judge:
 
 
 class _Work:
-    """One submission's cells in a child, and in another one when a check has lost it."""
+    """One submission's cells in a child, and in another one when a check has lost it.
 
-    def __init__(self, sandbox: Sandbox, cells: list[tuple[str, str]], deadline: float):
+    status: what became of the code; said: what became of cells, once each; left_out: of those that were not run in the end.
+    """
+
+    def __init__(self, sandbox: Sandbox, cells: list[Code], deadline: float):
         self._sandbox, self._cells, self._deadline = sandbox, cells, deadline
         self._session: Session | None = None
         self.status = "graded"
-        self.notes: dict[str, str] = {}  # of cells that raised
+        self.said = {f"{cell.title}: {why}": None for cell in cells for why in not_run(cell.source)}
+        self.left_out: dict[str, None] = {}
+
+    def outcome(self, checks: tuple[CheckMark, ...]) -> tuple[str, tuple[CheckMark, ...], tuple[str, ...]]:
+        """Status, checks and notes of a mark. A cell that raised may be why points are missing, and is none of anybody's concern where
+        none are; what a check says already is not said again."""
+        if all(check.passed for check in checks):
+            return "graded", checks, tuple(self.left_out)
+        told = {check.message for check in checks}
+        return self.status, checks, (*self.left_out, *(note for note in self.said if note not in told))
 
     def check(self, task: Task, seed: int) -> CheckMark:
         began = time.perf_counter()
@@ -236,7 +257,7 @@ class _Work:
 
     def _function(self, session: Session, name: str) -> RemoteFunction:
         if session.request("defined", name=name) is not True:
-            why = "; ".join(self.notes.values())
+            why = "; ".join(self.said | self.left_out)
             raise core.Wrong(f"{name} is not defined", f"a cell that defines {name}", why, "Run all cells of your notebook anew.")
         return RemoteFunction(session, name)
 
@@ -248,15 +269,16 @@ class _Work:
                 self.status = "timeout"
                 raise core.OutOfTime(LOAD_SECONDS)
             self._session = session = Session(self._sandbox.open())
-            for name, source in list(self._cells):
+            for cell in list(self._cells):
                 try:
                     with session.time_limit(CELL_SECONDS):
-                        session.request("cell", name=name, source=source)
+                        session.request("cell", name=cell.name, source=cell.source)
                 except core.Elsewhere as error:
-                    self.notes[name] = f"the cell {name} raised {error.kind}: {str(error)[:200]}"
+                    unwritten = f"{error.stub} is not written yet"  # as a check says it
+                    self.said[unwritten if error.stub else f"{cell.title} raised {error.kind}: {str(error)[:200]}"] = None
                 except (core.OutOfTime, Lost) as error:
-                    self.notes[name] = f"the cell {name}: {error}"
-                    self._cells.remove((name, source))
+                    self.left_out[f"{cell.title} was left out: {error}"] = None
+                    self._cells.remove(cell)
                     self._lost(session)
                     break
         return self._session
