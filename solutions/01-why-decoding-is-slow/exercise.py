@@ -17,10 +17,15 @@ import math
 from autograder.checks import check
 
 LLAMA_8B = {
-    "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
-    "intermediate_size": 14336, "vocab_size": 128256, "tie_word_embeddings": False,
+    "hidden_size": 4096, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+    "intermediate_size": 14336,
+    "vocab_size": 128256, "tie_word_embeddings": False,
 }  # Llama-3.1-8B
-LLAMA_70B = {**LLAMA_8B, "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64, "intermediate_size": 28672}
+LLAMA_70B = {
+    **LLAMA_8B, "hidden_size": 8192, "num_hidden_layers": 80,
+    "num_attention_heads": 64, "intermediate_size": 28672,
+}
 
 # %% [markdown]
 # ## Task 1: the size of the cache (2 points, easy, 5 minutes)
@@ -88,7 +93,7 @@ check("01.cache_bytes", cache_bytes, hidden=True)
 
 # %% nbgrader={"grade": false, "grade_id": "weights", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def weights(config):
-    """How many numbers the matrices of a forward hold, the LM head's among them."""
+    """Numbers in the matrices of a forward, the LM head's too."""
     ### BEGIN SOLUTION
     hidden, head_dim = config["hidden_size"], config["head_dim"]
     q_and_out = 2 * hidden * config["num_attention_heads"] * head_dim
@@ -174,8 +179,9 @@ check("01.ridge", ridge, hidden=True)
 # </details>
 
 # %% nbgrader={"grade": false, "grade_id": "forward_seconds", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def forward_seconds(config, rate, bandwidth, new=1, length=0, batch=1, bits=16):
-    """Seconds of a forward of `new` tokens for each of `batch` texts behind `length` cached tokens each, by the roofline."""
+def forward_seconds(config, rate, bandwidth,
+                    new=1, length=0, batch=1, bits=16):
+    """Seconds of a forward, by the roofline."""
     ### BEGIN SOLUTION
     moved = weights(config) * bits / 8 + cache_bytes(config, length, batch)
     attention = 4 * config["num_hidden_layers"] * config["num_attention_heads"] * config["head_dim"] * length
@@ -201,12 +207,14 @@ check("01.forward_seconds", forward_seconds, hidden=True)
 #
 # </details>
 #
-# Now ask it about the model of the lesson's title:
+# Now ask it about Llama-3.1-70B:
 
 # %%
-two_h100 = {"rate": 2 * 989e12, "bandwidth": 2 * 3.35e12}  # side by side: each holds half of the weights
+# Two H100s side by side: each holds half of the weights.
+two_h100 = {"rate": 2 * 989e12, "bandwidth": 2 * 3.35e12}
 for new in (1, 2, 4, 8, 64, 512):
-    print(f"Llama-3.1-70B, {new:>3} tokens in one forward: {1000 * forward_seconds(LLAMA_70B, **two_h100, new=new):.1f} ms")
+    seconds = forward_seconds(LLAMA_70B, **two_h100, new=new)
+    print(f"{new:>3} tokens in one forward: {1000 * seconds:.1f} ms")
 
 # %% [markdown]
 # <details>
@@ -230,7 +238,7 @@ for new in (1, 2, 4, 8, 64, 512):
 
 # %% nbgrader={"grade": false, "grade_id": "largest_batch", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def largest_batch(config, memory, length, bits=16):
-    """The largest number of texts with `length` tokens each that fit beside the weights."""
+    """How many texts of `length` tokens fit beside the weights."""
     ### BEGIN SOLUTION
     left = memory - weights(config) * bits / 8
     return max(0, math.floor(left / cache_bytes(config, length)))
