@@ -609,8 +609,8 @@ def test_what_a_mark_keeps_is_bounded_and_the_same_in_every_run(judge):
     """Of a notebook that prints addresses in two thousand cells, each of which raises."""
     exercise = verdicts.exercise("04-speedup")
     notebook = zoo.filled("04-speedup", exercise.release)
-    source = "print(object())\nraise ValueError({}, str(object()) * 50)"
-    raising = [nbformat.v4.new_code_cell(source.format(n), id=f"raises-{n}") for n in range(200)]
+    raises = "print(object())\nraise ValueError({}, str(object()) * 50)"
+    raising = [nbformat.v4.new_code_cell(raises.format(n), id=f"raises-{n}") for n in range(200)]
     notebook.cells[2:2] = raising
     notebook.cells += [nbformat.v4.new_code_cell("def speedup(alpha, k, c): return object\ndel optimal_k", id="last")]
     told = [marks.to_json(judge.judge(exercise.job("somebody", course.text(notebook).encode()))) for _ in range(2)]
