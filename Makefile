@@ -4,6 +4,7 @@
 #   PIP_ARGS='...'         more arguments for pip, for example where to find PyTorch's CPU wheels
 #   PORT=8000              first port tried for the book
 #   PYTEST_ARGS='-k tree'  more arguments for pytest
+#   WORKERS=2              processes that run tests side by side (0: all in one process, as for a debugger)
 
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
@@ -16,6 +17,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 PIP_ARGS ?=
 PORT ?= 8000
 PYTEST_ARGS ?=
+WORKERS ?= 2
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Kernels come from .venv, not from the user's home, and start without the debugger's remarks.
@@ -23,12 +25,13 @@ export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 export PIP_ARGS
 
-# Stamps: a file that is newer than everything its step was made from, so that no step is done twice.
+# Stamps: a file that is newer than everything its step was made from, so that no step is done twice. Files alone count: the date of a
+# folder changes with whatever is written beside them. A file that is gone has no date, so the list of names counts too.
 INSTALLED := $(VENV)/.installed
 LIBRARY := _build/.library
 SITE := _build/.site
 
-tree = $(shell find $(wildcard $(1)) ! -path '*/.*' ! -name '*.pyc' ! -name __pycache__ ! -name '* *')
+tree = $(shell find $(wildcard $(1)) -type f ! -path '*/.*' ! -path '*/__pycache__/*' ! -name '*.pyc' ! -name '* *')
 LIBRARY_FILES := $(call tree,specdec autograder/checks)
 SITE_FILES := $(wildcard _config.yml _toc.yml index.md references.bib) $(call tree,chapters appendices figures _static site/vendor)
 
@@ -61,12 +64,16 @@ fetch: $(INSTALLED)  ## download the language model once (98 MB) into your cache
 
 # -- book ----------------------------------------------------------------------------------------------------------
 
-# Executed lessons are cached by their own text alone: forget them when the code that they import has changed.
-$(LIBRARY): $(LIBRARY_FILES) $(INSTALLED)
-	@rm -rf _build/.jupyter_cache
-	@mkdir -p _build && touch $@
+_build/.names-%: FORCE
+	@mkdir -p _build && printf '%s\n' $(sort $($*)) > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
-$(SITE): $(SITE_FILES) $(LIBRARY)
+# Executed lessons are cached by their own text alone: forget them when the code that they import has changed.
+$(LIBRARY): $(LIBRARY_FILES) _build/.names-LIBRARY_FILES $(INSTALLED)
+	@rm -rf _build/.jupyter_cache
+	@touch $@
+
+$(SITE): $(SITE_FILES) _build/.names-SITE_FILES $(LIBRARY)
 	$(call say,"Building the book (lessons that changed are run)")
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n
 	@touch $@
@@ -83,8 +90,17 @@ lab: fetch  ## open JupyterLab on the chapters
 
 # -- checks --------------------------------------------------------------------------------------------------------
 
-test: fetch lint  ## run every test
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+# What holds the real model, and each file of the others, runs in one process (tests/suite.py); each process has one thread.
+pytest = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 10
+
+test: fetch lint  ## test everything, without the long tests
+	@$(pytest) -m 'not slow' $(PYTEST_ARGS)
+
+test-all: fetch lint  ## run every test
+	@$(pytest) $(PYTEST_ARGS)
+
+test-turn: fetch lint  ## of the long tests, run those whose turn it is today
+	@$(pytest) --turn "$$(date +%j | sed 's/^0*//')" $(PYTEST_ARGS)
 
 lint: $(INSTALLED)  ## check the style of the code
 	@$(BIN)/ruff check --quiet .
@@ -120,6 +136,8 @@ help:  ## list the targets
 	@bold=; plain=; if [ -t 1 ] && [ -z "$$NO_COLOR" ]; then bold=$$(printf '\033[1;36m'); plain=$$(printf '\033[0m'); fi; \
 	echo "Usage: make TARGET"; echo; \
 	awk -F ':.*##' -v bold="$$bold" -v plain="$$plain" \
-		'/^[a-z]+:.*##/ { sub(/^ +/, "", $$2); printf "  %s%-10s%s %s\n", bold, $$1, plain, $$2 }' $(MAKEFILE_LIST)
+		'/^[a-z-]+:.*##/ { sub(/^ +/, "", $$2); printf "  %s%-10s%s %s\n", bold, $$1, plain, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: env fetch book site lab test lint exercises grade zoo gradescope clean distclean help
+FORCE:
+
+.PHONY: env fetch book site lab test test-all test-turn lint exercises grade zoo gradescope clean distclean help

@@ -16,17 +16,19 @@ from pathlib import Path
 from distributed import Client, LocalCluster, as_completed
 from nbformat import NotebookNode
 
-from autograder import course, sandbox, submission
-from autograder.judge import Exercise, Job, Judge, NotJudged, Settings, released
+from autograder import course
+from autograder.intake import folders
+from autograder.intake.submission import Submission
+from autograder.judging import sandbox
+from autograder.judging.judge import Exercise, Job, Judge, Settings, released
 from autograder.marks import Ledger, Mark
 from autograder.outputs import writing
-from autograder.submission import Submission
 
 
 @dataclass(frozen=True)
 class Run:
     """How to grade. secret: what seeds are made from; scheduler: a dask scheduler's address, in place of `jobs` workers here;
-    db_url: a gradebook other than course/gradebook.db; assignment, roster: see `submission.collect` and `writing.everything`."""
+    db_url: a gradebook other than course/gradebook.db; assignment, roster: see `folders.collect` and `writing.everything`."""
 
     jobs: int = 2
     scheduler: str = ""
@@ -42,7 +44,7 @@ class NoSandbox(RuntimeError):
 
 
 def grade(source: Path, out: Path, run: Run = Run(), progress: Callable[[Mark, int], None] = lambda mark, total: None) -> list[Mark]:
-    """Grades everything in `source` (`submission.collect`) into `out`: the ledger in marks/, then all of `writing.everything`.
+    """Grades everything in `source` (`folders.collect`) into `out`: the ledger in marks/, then all of `writing.everything`.
 
     progress is called for each submission with its mark and their number in all, at once for those that the ledger has.
 
@@ -53,17 +55,19 @@ def grade(source: Path, out: Path, run: Run = Run(), progress: Callable[[Mark, i
     if not run.judge.unsafe and not run.scheduler and sandbox.unavailable():
         raise NoSandbox(sandbox.unavailable())
     with tempfile.TemporaryDirectory(prefix="unpacked-") as unpacked:
-        found = submission.collect(source, course.assignments(), run.assignment, Path(unpacked))
+        found = folders.collect(source, course.assignments(), run.assignment, Path(unpacked))
         wanted = sorted({s.assignment for s in found if s.path})
         exercises = {name: Exercise(name, released(name), run.secret) for name in wanted}
         ledger, marks, todo = Ledger(out / "marks"), [], []
         for one in found:
-            mark, job = _looked_up(one, exercises, ledger)
+            exercise = exercises.get(one.assignment)
+            taken = exercise.taken(one) if exercise else Mark(one.student, one.assignment, one.status, (), one.notes)
+            mark = _known(taken, ledger) if isinstance(taken, Job) else taken
             if mark is not None:
                 marks.append(mark)
                 progress(mark, len(found))
             else:
-                todo.append(job)
+                todo.append(taken)
         with contextlib.closing(judged(todo, run)) as coming:
             for mark in coming:
                 if mark.status != "error":  # tried again the next time
@@ -75,20 +79,10 @@ def grade(source: Path, out: Path, run: Run = Run(), progress: Callable[[Mark, i
     return marks
 
 
-def _looked_up(one: Submission, exercises: dict[str, Exercise], ledger: Ledger) -> tuple[Mark | None, Job | None]:
-    """A submission's mark, if it has one or needs no judge; otherwise its job."""
-    exercise = exercises.get(one.assignment)
-    if exercise is None or one.path is None:
-        checks = () if exercise is None else exercise.blank(one.status)
-        return Mark(one.student, one.assignment, one.status, checks, one.notes), None
-    try:
-        job = exercise.job(one.student, submission.read_bytes(one.path), one.notes)
-    except submission.Refused as error:
-        return Mark(one.student, one.assignment, error.status, exercise.blank(str(error)), (*one.notes, str(error))), None
-    except NotJudged as reason:
-        return reason.mark, None
-    known = ledger.find(job.student, job.assignment, job.submission, job.version)
-    return (known, None) if known is not None and known.notes[: len(job.notes)] == job.notes else (None, job)
+def _known(job: Job, ledger: Ledger) -> Mark | None:
+    """The mark that an earlier run gave to the same submission, if it came with the same remarks."""
+    mark = ledger.find(job.student, job.assignment, job.submission, job.version)
+    return mark if mark is not None and mark.notes[: len(job.notes)] == job.notes else None
 
 
 def judged(jobs: Sequence[Job], run: Run) -> Iterator[Mark]:

@@ -10,9 +10,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from autograder import course, rebuilding
+from autograder import course
 from autograder.checks.notebook import VISIBLE
-from autograder.judge import Exercise, Judge, NotJudged, Settings, released
+from autograder.intake.submission import Submission
+from autograder.judging.judge import Exercise, Judge, Settings, released
 from autograder.marks import Mark
 
 YOURS = Settings(unsafe=True)  # your own code on your own machine
@@ -34,14 +35,8 @@ def named(chapter: str) -> str:
 def mark(assignment: str, judge: Judge) -> Mark:
     """Your notebook against the visible fixtures. The checks are the course's own, whatever stands in the notebook's cells."""
     path = course.ROOT / "chapters" / assignment / f"{course.NOTEBOOK}.ipynb"
-    exercise = Exercise(assignment, released(assignment))
-    try:
-        job = exercise.job("you", rebuilding.read_bytes(path))
-    except rebuilding.Unreadable as error:
-        return Mark("you", assignment, error.status, exercise.blank(str(error)), (str(error),))
-    except NotJudged as reason:
-        return reason.mark
-    return judge.judge(replace(job, seed=VISIBLE))
+    taken = Exercise(assignment, released(assignment)).taken(Submission("you", assignment, path))
+    return taken if isinstance(taken, Mark) else judge.judge(replace(taken, seed=VISIBLE))
 
 
 def run(chapter: str, console: Console) -> bool:

@@ -27,8 +27,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from autograder import files, sandbox
-from autograder.judge import Exercise, released
+from autograder import files
+from autograder.judging import sandbox
+from autograder.judging.judge import Exercise, released
 from autograder.marks import Ledger
 from benchmarks import grading_class, grading_parts, grading_report, grading_runs
 from benchmarks.grading_class import ASSIGNMENT, Student

@@ -11,8 +11,8 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from autograder import files, zoo
+from autograder.intake.submission import NOTEBOOK
 from autograder.marks import Mark
-from autograder.submission import NOTEBOOK
 from autograder.zoo import verdicts
 
 ASSIGNMENT = "02-rejection-rule"

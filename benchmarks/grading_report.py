@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 
-from autograder.sandbox import Limits
+from autograder.judging.sandbox import Limits
 from benchmarks.grading_runs import LOOK
 from specdec import plots
 from specdec.tables import Grid, table

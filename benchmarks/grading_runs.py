@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from autograder import course
-from autograder.submission import NOTEBOOK
+from autograder.intake.submission import NOTEBOOK
 from benchmarks.grading_class import ASSIGNMENT
 
 SECRET = "benchmark"

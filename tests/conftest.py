@@ -7,6 +7,8 @@ from rich.table import Table
 
 from specdec.models import load_model
 
+pytest_plugins = ["suite"]
+
 
 def pytest_runtest_setup(item):
     if item.get_closest_marker("cuda") and not torch.cuda.is_available():
@@ -15,7 +17,7 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture(autouse=True)
 def _one_thread_for_tiny_tensors(request):
-    """Threads cost more than they bring where a whole model fits into a cache line or two; the real model keeps them."""
+    """Threads cost more than they bring where a whole model fits into a cache line or two; the real model keeps what it may have."""
     if request.node.get_closest_marker("model"):
         yield
         return

@@ -159,7 +159,7 @@ def make(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
 def test_make_alone_lists_every_target():
     done = make()
     assert done.returncode == 0
-    listed = set(re.findall(r"^  (\w+) +\S", done.stdout, re.MULTILINE))
+    listed = set(re.findall(r"^  ([\w-]+) +\S", done.stdout, re.MULTILINE))
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
     assert listed == set(phony)
     assert {"book", "test", "lab", "exercises", "grade", "clean", "help", "site"} <= listed
@@ -196,3 +196,50 @@ def test_the_book_takes_the_next_free_port(tmp_path):
         sys.path.pop(0)
     with serve.bind(tmp_path, 18000) as first, serve.bind(tmp_path, first.server_port) as second:
         assert second.server_port > first.server_port
+
+
+@pytest.fixture
+def small_project(tmp_path):
+    """This Makefile over a book of one page; in place of its programs one that counts how often the book was built."""
+    for name in ("specdec/code.py", "autograder/checks/check.py", "chapters/lesson.md", "index.md", "pyproject.toml", "constraints.txt",
+                 "scripts/ipython_kernel_config.py", ".venv/.installed", ".venv/bin/python", ".venv/bin/jupyter-book"):  # fmt: skip
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\necho built >> built\n")
+        path.chmod(0o755)
+        os.utime(path, (1e9, 1e9 + name.startswith(".venv")))
+    shutil.copy(ROOT / "Makefile", tmp_path)
+
+    def builds() -> int:
+        before = (tmp_path / "built").read_text().count("built") if (tmp_path / "built").exists() else 0
+        done = subprocess.run(["make", "_build/.site"], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return (tmp_path / "built").read_text().count("built") - before
+
+    assert builds() == 1
+    return tmp_path, builds
+
+
+def test_the_book_is_not_built_again_because_tests_ran(small_project):
+    """What Python and editors write beside the code changes the dates of folders."""
+    project, builds = small_project
+    for name in ("specdec/__pycache__/code.pyc", "autograder/checks/__pycache__/check.pyc", "chapters/.ipynb_checkpoints/lesson.md"):
+        (project / name).parent.mkdir()
+        (project / name).write_text("")
+    assert builds() == 0
+
+
+@pytest.mark.parametrize("name", ["specdec/code.py", "autograder/checks/check.py", "chapters/lesson.md"])
+@pytest.mark.parametrize("change", ["written", "removed", "added"])
+def test_the_book_is_built_again_when_what_it_is_made_of_changed(small_project, name, change):
+    project, builds = small_project
+    (project / "_build" / ".jupyter_cache").mkdir()
+    path = project / name
+    if change == "removed":
+        path.unlink()
+    else:
+        path = path if change == "written" else path.with_name("another.md")
+        path.write_text("new")
+        os.utime(path, (2e9, 2e9)) if change == "written" else os.utime(path, (1e9, 1e9))
+    assert builds() == 1
+    assert (project / "_build" / ".jupyter_cache").exists() == name.startswith("chapters"), "executed lessons are kept, or forgotten"

@@ -12,10 +12,11 @@ import pytest
 from distributed import LocalCluster
 from typer.testing import CliRunner
 
-from autograder import course, marks, runner, sandbox, zoo
+from autograder import course, marks, runner, zoo
 from autograder.__main__ import app
-from autograder.judge import Settings, released
-from autograder.submission import NOTEBOOK
+from autograder.intake.submission import NOTEBOOK
+from autograder.judging import sandbox
+from autograder.judging.judge import Settings, released
 
 A, B = "02-rejection-rule", "04-speedup"
 JUDGE = Settings(unsafe=bool(sandbox.unavailable()))

@@ -5,31 +5,38 @@ import os
 import shutil
 import subprocess
 import sys
-import types
 import zipfile
 from pathlib import Path
 
 import nbformat
 import pytest
 
-from autograder import course, gradescope, sandbox, zoo
+from autograder import course, gradescope, zoo
+from autograder.intake.submission import NOTEBOOK
+from autograder.judging import judge, sandbox
+from autograder.marks import CheckMark
 
 A = "02-rejection-rule"
+REAL_JUDGE = Path(judge.__file__).relative_to(course.ROOT)
 FAKE_JUDGE = """
-from dataclasses import dataclass
-from autograder.marks import CheckMark, Mark
-@dataclass(frozen=True)
-class Settings:
-    unsafe: bool = False
-def grade_one(path, assignment, student, settings, secret):
-    text = path.read_text(encoding="utf-8")
-    if "raise" in text:
-        raise RuntimeError("the judge broke")
-    if "exit" in text:
-        import os
-        os._exit(3)
-    return Mark(student, assignment, "graded", (CheckMark("02.a", "check_a", 1.5, 2, f"secret of {len(secret)} letters"),))
+class Judge:
+    def __init__(self, settings):
+        pass
+    def close(self):
+        pass
+    def judge(self, job):
+        text = "".join(source for _, source in job.cells)
+        if "raise RuntimeError" in text:
+            raise RuntimeError("the judge broke")
+        if "exit()" in text:
+            import os
+            os._exit(3)
+        return job.mark("graded", (CheckMark("02.a", "check_a", 1.5, 2, f"seed {job.seed}"),))
 """
+
+
+def notebook(source="pass"):
+    return json.dumps({"cells": [{"cell_type": "code", "source": source}]})
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +55,8 @@ def container(tmp_path, archive):
     subprocess.run([sys.executable, "-m", "zipfile", "-e", str(archive), str(root / "source")], check=True)
     shutil.copy(root / "source" / "run_autograder", root)
     (root / "venv").symlink_to(Path(sys.executable).parents[1])
-    (root / "source" / "autograder" / "judge.py").write_text(FAKE_JUDGE)
+    with (root / "source" / REAL_JUDGE).open("a") as file:
+        file.write(FAKE_JUDGE)
     (root / "submission_metadata.json").write_text('{"users": [{"email": "ada@example.org", "name": "Ada"}]}')
     return root
 
@@ -59,7 +67,7 @@ def run(root, **environment):
     return json.loads((root / "results" / "results.json").read_text(encoding="utf-8")), done
 
 
-def submit(root, text="{}", name="exercise.ipynb"):
+def submit(root, text=notebook(), name=NOTEBOOK):
     path = root / "submission" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -105,14 +113,15 @@ def test_a_submission_is_graded_in_a_clean_folder(container):
     result, done = run(container)
     assert result["score"] == 1.5, done.stderr
     assert [test["name"] for test in result["tests"]] == ["02.a"]
-    assert "secret of 6 letters" in result["tests"][0]["output"], "the judge must get the secret of the zip"
+    seed = judge.Exercise(A, judge.released(A), "s3cret").job("ada@example.org", notebook().encode()).seed
+    assert f"seed {seed}" in result["tests"][0]["output"], "the seeds must be made from the secret of the zip"
     assert "ada@example.org" in done.stdout
 
 
 def test_what_a_student_must_not_read_is_closed(container):
     submit(container)
     run(container)
-    closed = ["results", "submission", "source/secret", "source/chapters", "source/autograder/checks", "source/autograder/judge.py"]
+    closed = ["results", "submission", "source/secret", "source/chapters", "source/autograder/checks", f"source/{REAL_JUDGE}"]
     assert {name: (container / name).stat().st_mode & 0o077 for name in closed} == dict.fromkeys(closed, 0)
     assert (container / "source" / "autograder" / "inside" / "wire.py").stat().st_mode & 0o004, "the student's side must find its code"
 
@@ -122,15 +131,15 @@ def test_what_a_student_must_not_read_is_closed(container):
     [
         ({}, "missing", "there is no notebook"),
         ({"a.ipynb": "{}", "b.ipynb": "{}"}, "missing", "none of 2 notebooks"),
-        ({"exercise.ipynb": "raise"}, "error", "nothing is the student's fault"),
-        ({f"{A}/my work.ipynb": "{}"}, "graded", "my work.ipynb was graded as exercise.ipynb"),
+        ({"exercise.ipynb": "{}"}, "unreadable", "no list of cells"),
+        ({"exercise.ipynb": notebook("raise RuntimeError")}, "error", "nothing is the student's fault"),
+        ({f"{A}/my work.ipynb": notebook()}, "graded", "my work.ipynb was graded as exercise.ipynb"),
     ],
 )
 def test_there_is_always_a_result(files, status, told, tmp_path, monkeypatch):
-    judge = types.ModuleType("autograder.judge")
-    exec(FAKE_JUDGE, judge.__dict__)
-    monkeypatch.setitem(sys.modules, "autograder.judge", judge)
-    monkeypatch.setattr("autograder.judge", judge, raising=False)
+    fake = {"CheckMark": CheckMark}
+    exec(FAKE_JUDGE, fake)
+    monkeypatch.setattr(judge, "Judge", fake["Judge"])
     (tmp_path / "submission").mkdir()
     for name, text in files.items():
         submit(tmp_path, text, name)
@@ -143,7 +152,7 @@ def test_there_is_always_a_result(files, status, told, tmp_path, monkeypatch):
 
 
 def test_a_grader_that_dies_leaves_a_result(container):
-    submit(container, "exit")
+    submit(container, notebook("exit()"))
     result, _ = run(container)
     assert result["score"] == 0
     assert "Nothing is your fault" in result["output"]
@@ -170,7 +179,7 @@ def test_the_real_judge_where_bubblewrap_cannot_run(container, tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "bwrap").write_text("#!/bin/sh\necho 'no user namespaces' >&2; exit 1\n")
     (tmp_path / "bin" / "bwrap").chmod(0o755)
-    shutil.copy(course.ROOT / "autograder" / "judge.py", container / "source" / "autograder")
+    shutil.copy(course.ROOT / REAL_JUDGE, container / "source" / REAL_JUDGE)
     release = nbformat.read(course.ROOT / "chapters" / A / "exercise.ipynb", as_version=4)
     notebook = zoo.filled(A, release)
     solution = next(cell for cell in notebook.cells if cell.id == "accept-or-reject")

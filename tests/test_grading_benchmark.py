@@ -8,7 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from autograder import sandbox, zoo
+from autograder import zoo
+from autograder.judging import sandbox
 from autograder.marks import CheckMark, Mark
 from benchmarks import grading, grading_class, grading_parts, grading_report, grading_runs
 from benchmarks.grading_class import ASSIGNMENT, SHARES, Student

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from nbgrader.utils import get_username
 
-from autograder import course, sandbox, zoo
-from autograder.judge import released
+from autograder import course, zoo
+from autograder.intake.submission import NOTEBOOK
+from autograder.judging import sandbox
+from autograder.judging.judge import released
 from autograder.marks import from_json
-from autograder.submission import NOTEBOOK
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.in_order]
 
 GUIDE = (course.ROOT / "appendices" / "instructor.md").read_text(encoding="utf-8")
 A, B = "04-speedup", "02-rejection-rule"

@@ -13,12 +13,14 @@ import psutil
 import pytest
 import torch
 
-from autograder import course, marks, sandbox, zoo
+from autograder import course, marks, zoo
 from autograder.checks import core, stepping
 from autograder.inside import lent, wire
-from autograder.judge import Exercise, Judge, Settings, released
-from autograder.sandbox import Limits, Sandbox
-from autograder.session import Lost, RemoteFunction, RemoteObject, Session
+from autograder.judging import judge as module
+from autograder.judging import sandbox
+from autograder.judging.judge import Exercise, Judge, Settings, released
+from autograder.judging.sandbox import Limits, Sandbox
+from autograder.judging.session import Lost, RemoteFunction, RemoteObject, Session
 from autograder.zoo import verdicts
 from specdec import law
 
@@ -453,8 +455,6 @@ def test_a_version_changes_with_what_can_change_a_mark(monkeypatch):
     other = released(A)
     other.cells[0].source += " "
     assert exercise.version != Exercise(A, other, "zoo").version
-    from autograder import judge as module
-
     imported = module._imported("autograder.checks.02_rejection_rule")
     assert {"autograder.checks.stepping", "autograder.checks.rejection_mistakes", "specdec.law", "specdec.statistics"} <= imported
     assert "autograder.checks.04_speedup" not in imported, "a change to another chapter's checks must regrade nothing here"

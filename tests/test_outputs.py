@@ -18,10 +18,10 @@ from nbgrader.api import Gradebook
 from sqlalchemy import URL, create_engine, inspect, text
 
 from autograder import course, zoo
+from autograder.intake.submission import NOTEBOOK, Submission
 from autograder.marks import CheckMark, Mark
 from autograder.outputs import gradebook, gradescope, pages, report, tables, writing
 from autograder.outputs.folders import folders
-from autograder.submission import NOTEBOOK, Submission
 
 A = "02-rejection-rule"
 CELLS = {"accept_or_reject": 2, "residual_dist": 2, "spec_step": 1, "exact_law": 3, "equivalence": 2}

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from autograder import course, selfcheck, zoo
-from autograder.judge import released
+from autograder.judging.judge import released
 from specdec.cli import app
 
 B = "04-speedup"

@@ -5,21 +5,21 @@ The zip holds the checks and the student notebook, but no solutions: a right ans
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import shlex
 import traceback
 import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from autograder import course, files
+from autograder.intake.submission import Submission, in_folder
 from autograder.marks import Mark
 from autograder.outputs import gradescope
-from autograder.submission import Submission, in_folder
 
 HERE = Path(__file__).parent
 SCRIPTS = ("setup.sh", "run_autograder")
@@ -90,15 +90,15 @@ def run(assignment: str, folder: Path, results: Path) -> Mark:
 def grade(submission: Submission) -> Mark:
     """The mark of one submission. Gradescope's containers have no user namespaces, so there is no bubblewrap in most: the container
     then protects everything else, and the student's code runs as another user than the judge."""
-    if submission.path is None:
-        return Mark(submission.student, submission.assignment, submission.status, (), submission.notes)
-    from autograder import judge, sandbox
+    from autograder.judging import judge, sandbox
 
     secret = course.ROOT / SECRET
-    settings = judge.Settings(unsafe=bool(sandbox.unavailable()))
     text = secret.read_text(encoding="utf-8") if secret.is_file() else ""
-    mark = judge.grade_one(submission.path, submission.assignment, submission.student, settings, text)
-    return replace(mark, notes=(*submission.notes, *mark.notes))
+    taken = judge.Exercise(submission.assignment, judge.released(submission.assignment), text).taken(submission)
+    if isinstance(taken, Mark):
+        return taken
+    with contextlib.closing(judge.Judge(judge.Settings(unsafe=bool(sandbox.unavailable())))) as one:
+        return one.judge(taken)
 
 
 def _found(assignment: str, folder: Path) -> Submission:

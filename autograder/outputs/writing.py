@@ -14,11 +14,12 @@ from nbformat import NotebookNode
 from sqlalchemy import URL
 
 from autograder import course, files
+from autograder.intake.reading import Refused, Unreadable, read, read_bytes
+from autograder.intake.rebuilding import rebuild
+from autograder.intake.submission import TIMESTAMP, Submission
 from autograder.marks import Mark
 from autograder.outputs import gradebook, pages, report, tables
 from autograder.outputs.folders import folders, safe
-from autograder.rebuilding import Refused, Unreadable, read, read_bytes, rebuild
-from autograder.submission import TIMESTAMP, Submission
 
 FEW = 8  # pages that are made faster than a second process starts
 CONFIG = '''"""nbgrader's settings for this course folder: run `nbgrader` here."""

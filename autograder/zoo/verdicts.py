@@ -12,7 +12,7 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 
 from autograder import course, runner, zoo
-from autograder.judge import Exercise, Job, Judge, Settings, released
+from autograder.judging.judge import Exercise, Job, Judge, Settings, released
 from autograder.marks import Mark
 
 # Wait for limits of time on purpose, and so for a minute.

@@ -16,7 +16,7 @@ from typing import Any
 
 from autograder.checks import core
 from autograder.inside import wire
-from autograder.sandbox import Child
+from autograder.judging.sandbox import Child
 
 WAIT = 10.0  # seconds, where no limit is set
 WALL = 4.0  # times a time limit, on the clock

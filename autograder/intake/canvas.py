@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder.rebuilding import LARGEST, file_kind
-from autograder.submission import NOTEBOOK, Submission, attempt
+from autograder.intake.reading import LARGEST, file_kind
+from autograder.intake.submission import NOTEBOOK, Submission, attempt
 
 MOST_FILES, MOST_BYTES = 20_000, 20_000_000_000  # in one zip: as many as a large course has, not as many as a bomb
 NAMED = re.compile(r"(?P<name>.+?)(?P<late>_LATE|_late)?_(?P<user>\d{1,20})_(?P<file>\d{1,20})_(?P<original>.+)", re.DOTALL)

@@ -21,11 +21,14 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from autograder import course, rebuilding
+from autograder import course
 from autograder.checks import core
+from autograder.intake.reading import Unreadable, parse, read_bytes
+from autograder.intake.rebuilding import rebuild
+from autograder.intake.submission import Submission
+from autograder.judging.sandbox import PACKAGE, Limits, Sandbox
+from autograder.judging.session import WALL, Lost, RemoteFunction, Session
 from autograder.marks import CheckMark, Mark
-from autograder.sandbox import Limits, Sandbox
-from autograder.session import WALL, Lost, RemoteFunction, Session
 
 CELL_SECONDS = 10.0  # for a cell outside the checks
 LOAD_SECONDS = 30.0  # for all of them, cells that must be left out and a new child each time included; on the clock WALL times that
@@ -49,6 +52,10 @@ class Task:
     check: str
     functions: tuple[str, ...]
 
+    def blank(self, why: str) -> CheckMark:
+        """The check where nothing could be run."""
+        return CheckMark(self.check, self.grade_id, 0.0, self.points, why)
+
 
 @dataclass(frozen=True)
 class Job:
@@ -68,15 +75,7 @@ class Job:
 
     def nothing(self, status: str, why: str) -> Mark:
         """The mark where nothing could be run."""
-        return self.mark(status, tuple(CheckMark(t.check, t.grade_id, 0.0, t.points, why) for t in self.tasks), (why,) if why else ())
-
-
-class NotJudged(Exception):
-    """A submission that has a mark before any of it is run."""
-
-    def __init__(self, mark: Mark):
-        super().__init__(mark.message)
-        self.mark = mark
+        return self.mark(status, tuple(task.blank(why) for task in self.tasks), (why,) if why else ())
 
 
 class Exercise:
@@ -94,25 +93,32 @@ class Exercise:
             raise ValueError(f"{assignment} asks for checks that there are not: {', '.join(sorted(unknown))}")
         self.version = self._version()
 
-    def blank(self, why: str) -> tuple[CheckMark, ...]:
-        """The checks of a submission of which nothing could be run."""
-        return tuple(CheckMark(task.check, task.grade_id, 0.0, task.points, why) for task in self.tasks)
+    def taken(self, submission: Submission) -> Job | Mark:
+        """What a submission to this assignment becomes: a job for a judge, or its mark where nothing of it can be run."""
+        student, notes = submission.student, submission.notes
+        nothing = Job(student, self.assignment, self.tasks, (), 0, "", self.version, notes)
+        if submission.path is None:
+            return nothing.mark(submission.status, tuple(task.blank(submission.status) for task in self.tasks))
+        try:
+            content = read_bytes(submission.path)
+        except Unreadable as error:
+            return nothing.nothing(error.status, str(error))
+        try:
+            return self.job(student, content, notes)
+        except Unreadable as error:
+            return replace(nothing, submission=_digest(content)).nothing(error.status, str(error))
 
     def job(self, student: str, content: bytes, notes: tuple[str, ...] = ()) -> Job:
         """The job of a notebook file's content; notes come before its own.
 
         Raises:
-            NotJudged: if it is no notebook.
+            Unreadable: if it is no notebook.
         """
-        digest = hashlib.sha256(content).hexdigest()
-        job = Job(student, self.assignment, self.tasks, (), self.seed(student), digest, self.version, notes)
-        try:
-            notebook, remarks = rebuilding.rebuild(rebuilding.parse(content), self.release)
-        except rebuilding.Unreadable as error:
-            raise NotJudged(job.nothing(error.status, str(error))) from None
+        notebook, remarks = rebuild(parse(content), self.release)
         code = [c for c in notebook.cells if c.cell_type == "code" and not c.metadata.get("nbgrader", {}).get("grade")]
         cells = tuple((c.metadata.get("nbgrader", {}).get("grade_id", c.id), c.source) for c in code)
-        return replace(job, cells=cells, notes=(*notes, *remarks))
+        seed, digest = self.seed(student), _digest(content)
+        return Job(student, self.assignment, self.tasks, cells, seed, digest, self.version, (*notes, *remarks))
 
     def seed(self, student: str) -> int:
         """What a student's fixtures and samples are made from: nobody without the secret can know it, and it can be repeated."""
@@ -127,9 +133,13 @@ class Exercise:
         chapter = next(Path(core.__file__).parent.glob(f"{self.assignment[:2]}_*.py")).stem
         for name in sorted(_imported(f"autograder.checks.{chapter}") | _imported(__name__)):
             found.update(_file(name).read_bytes())
-        for path in sorted((Path(__file__).parent / "inside").glob("*.py")):
+        for path in sorted((PACKAGE / "inside").glob("*.py")):
             found.update(path.read_bytes())
         return found.hexdigest()[:12]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _task(cell: NotebookNode) -> Task:
@@ -271,19 +281,3 @@ def _released(assignment: str) -> str:
         return (course.ROOT / "chapters" / assignment / f"{course.NOTEBOOK}.ipynb").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         return course.text(course.make_course(Path(folder), [assignment], gradebook=False)[assignment])
-
-
-def grade_one(path: Path, assignment: str, student: str, settings: Settings = Settings(), secret: str = "") -> Mark:
-    """One notebook file, in a sandbox of its own."""
-    exercise = Exercise(assignment, released(assignment), secret)
-    try:
-        job = exercise.job(student, rebuilding.read_bytes(path))
-    except rebuilding.Unreadable as error:
-        return Job(student, assignment, exercise.tasks, (), 0, "", exercise.version).nothing(error.status, str(error))
-    except NotJudged as reason:
-        return reason.mark
-    judge = Judge(settings)
-    try:
-        return judge.judge(job)
-    finally:
-        judge.close()

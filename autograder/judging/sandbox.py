@@ -20,10 +20,11 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-INSIDE = Path(__file__).parent / "inside"
+PACKAGE = Path(__file__).parents[1]
+INSIDE = PACKAGE / "inside"
 SITE = "/site"
 # Modules of the course that the exercises' given cells import; what they import of the rest is there, and does nothing.
-GIVEN = {"autograder.checks.tiny": Path(__file__).parent / "checks" / "tiny.py"}
+GIVEN = {"autograder.checks.tiny": PACKAGE / "checks" / "tiny.py"}
 FIRST_UID = 60_000  # users that nobody has; each sandbox its own, so that they do not share a limit
 START = 120.0  # seconds for Python and torch to start in
 
