@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from autograder import checks, zoo
-from autograder.checks import stepping
+from autograder.checks import rounds, stepping, tiny
 from specdec.statistics import agrawal_threshold
 
 chapter_02 = importlib.import_module("autograder.checks.02_rejection_rule")
@@ -108,7 +108,7 @@ def ties(check: str, monkeypatch: pytest.MonkeyPatch) -> float:
     """How often the two largest logits of a forward are as good as equal, so that rounding decides which token is right."""
     gaps = []
 
-    class Watched(chapter_05.TinyAttention):
+    class Watched(tiny.TinyAttention):
         def __call__(self, tokens, cache):
             logits = super().__call__(tokens, cache)
             first, second = logits.topk(2).values.T
@@ -117,9 +117,13 @@ def ties(check: str, monkeypatch: pytest.MonkeyPatch) -> float:
 
     names, right = functions(check)
     seeds, window = SEEDS[:40], 1e-3
+    chapter_05.cases_of.cache_clear()
     with monkeypatch.context() as patched:
-        patched.setattr(chapter_05, "TinyAttention", Watched)
+        for module in (chapter_05, rounds):
+            patched.setattr(module, "TinyAttention", Watched)
         assert all(checks.run(check, *(right[name] for name in names), seed=seed).passed for seed in seeds)
+    chapter_05.cases_of.cache_clear()
+    assert gaps
     return scaled(sum(gap < window for gap in gaps), len(seeds), FORWARD / window)
 
 
@@ -149,7 +153,7 @@ def test_a_right_solution_loses_no_mark_by_chance_in_the_whole_course(monkeypatc
 def test_rounding_does_not_reach_what_a_tie_or_a_difference_may_be():
     assert SINGLE < chapter_04.TIE / 5 < chapter_04.APART / 20
     assert DOUBLE < stepping.EXACT / 100
-    assert FORWARD < chapter_05.CLOSE / 100
+    assert FORWARD < rounds.CLOSE / 100
 
 
 @pytest.mark.parametrize(("check", "least", "seeds"), [
