@@ -442,10 +442,13 @@ def test_a_stub_is_not_written_yet(judge):
     assert found.score == 0
 
 
-def test_seeds_are_the_student_s_and_the_secret_s():
-    exercise = verdicts.exercise(A)
-    assert exercise.seed("a") == exercise.seed("a") != exercise.seed("b")
-    assert exercise.seed("a") != Exercise(A, exercise.release, "another").seed("a")
+def test_seeds_are_the_student_s_the_submission_s_and_the_secret_s():
+    exercise, first = verdicts.exercise(A), verdicts.exercise(A).seed("a", "1")
+    assert exercise.seed("a", "1") == first != exercise.seed("b", "1")
+    assert first != exercise.seed("a", "2"), "the seed on a page must not help who hands in once more"
+    assert first != Exercise(A, exercise.release, "another").seed("a", "1")
+    handed_in = [course.text(released(A)).encode(), course.text(zoo.filled(A, released(A))).encode()]
+    assert len({exercise.job("a", content).seed for content in handed_in}) == 2
 
 
 def test_a_version_changes_with_what_can_change_a_mark(monkeypatch):
