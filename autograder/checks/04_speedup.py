@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 from autograder.checks.core import Mistake, Result, Wrong, call, register
-from autograder.checks.speedup_mistakes import K_MAX, SEARCHES, SPEEDUP, TOKENS, TRY_ALL, found_by
+from autograder.checks.speedup_mistakes import C_IGNORED, K_MAX, SEARCHES, SPEEDUP, TOKENS, TRY_ALL, found_by
 from autograder.checks.speedup_mistakes import gain as speed
 
 CLOSE = 1e-5  # relative; single precision loses 3e-6 in the closed form nearest to α = 1, and no mistake comes so near
@@ -253,6 +253,8 @@ def _name_search(cases: list[tuple[float, float]], ks: list[int]) -> tuple[str, 
     """By the K that each mistake would have found in all cases at once; where rounding may decide, in no case."""
     clear = [i for i, case in enumerate(cases) if _is_clear(gains(*case), TIE)]
     asked, found = [(*cases[i], K_MAX) for i in clear], [ks[i] for i in clear]
+    if all(0 <= k <= most and speed(a, k, 0) >= speed(a, most, 0) * (1 - TIE) for (a, _, most), k in zip(asked, found)):
+        return C_IGNORED.name, C_IGNORED.hint  # whichever of the K that a float cannot tell apart by their tokens
     named = next(((m.name, m.hint) for m in SEARCHES if m.variant(asked) == found), None)
     if named is None and max(ks) < K_MAX and found == found_by(speed, [(a, c, max(ks)) for a, c, _ in asked]):
         named = "the search stops too early", f"{TRY_ALL} Yours never exceeds {max(ks)}."

@@ -148,11 +148,13 @@ def _between(a: float, c: float, most: float) -> float:
 
 _NEAREST = f"The best whole K need not be the nearest one. {TRY_ALL}"
 
+C_IGNORED = Mistake("c is ignored: more tokens, not more speed", "Maximise the speedup, not the tokens.",
+                    each(lambda a, c, most: most if a > 0 else 0))  # fmt: skip
+
 SEARCHES = [
     Mistake("K = 0, do not speculate, is left out", "Begin at K = 0: its speedup is 1.", each(_best_from_one)),
     Mistake("never speculates: K is always 0", "Compare the speedups of all K, and keep the K of the largest.", each(lambda a, c, most: 0)),
-    Mistake("c is ignored: more tokens, not more speed", "Maximise the speedup, not the tokens.",
-            each(lambda a, c, most: most if a > 0 else 0)),
+    C_IGNORED,
     Mistake("index off by one: the list begins with K = 1, and its first index is 0", "Begin the list at K = 0, or add 1 to the index.",
             each(lambda *case: _best_from_one(*case) - 1)),
     Mistake("off by one: the K after the best one", "Return the K whose speedup is the largest, not the next one.",
