@@ -1,4 +1,4 @@
-"""Chapter 04: a sum, a cost and a search out of parts, in eight styles, and the mistakes as replaced parts.
+"""Chapter 04: a sum, a cost and a search out of parts, in nine styles, and the mistakes as replaced parts.
 
 A style says how 1 + α + … + α^(n-1) is summed, of what kind the numbers are, and how the best K is looked for. Parts combine what
 it gives, and so does a mistake: it is made in the style's own numbers.
