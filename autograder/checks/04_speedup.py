@@ -13,6 +13,7 @@ from typing import Any
 from autograder.checks.core import Mistake, Result, Wrong, call, register
 from autograder.checks.speedup_mistakes import C_IGNORED, K_MAX, SEARCHES, SPEEDUP, TOKENS, TRY_ALL, found_by
 from autograder.checks.speedup_mistakes import gain as speed
+from autograder.inside.plain import number, shown, whole
 
 CLOSE = 1e-5  # relative; single precision loses 3e-6 in the closed form nearest to α = 1, and no mistake comes so near
 TIE = 2e-6  # relative; speedups that differ by less may look equal in single precision
@@ -131,9 +132,9 @@ def _at_limit(student: Callable, name: str, case: Sequence[float], expected: str
 
 def _number(answer: Any) -> float:
     try:
-        return float(answer)
-    except (TypeError, ValueError):
-        raise Wrong("the result is no number", "a number", repr(answer)[:200]) from None
+        return number(answer)
+    except ValueError:
+        raise Wrong("the result is no number", "a number", shown(answer)) from None
 
 
 def _close(a: float, b: float) -> bool:
@@ -264,11 +265,9 @@ def _name_search(cases: list[tuple[float, float]], ks: list[int]) -> tuple[str, 
 def _pair(answer: Any) -> tuple[int, float]:
     try:
         k, speed = answer
-        if int(k) != float(k):
-            raise ValueError
-        return int(k), float(speed)
+        return whole(k), number(speed)
     except (TypeError, ValueError):
         raise Wrong(
-            "optimal_k did not return the pair (K, speedup)", "a pair such as (6, 2.47)", repr(answer)[:200],
+            "optimal_k did not return the pair (K, speedup)", "a pair such as (6, 2.47)", shown(answer),
             "Return both: `return best, speedup(alpha, best, c)`.",
         ) from None  # fmt: skip

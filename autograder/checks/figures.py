@@ -81,6 +81,28 @@ def _slots(axes: Axes, rows: dict[str, Sequence[str]], title: str) -> None:
     axes.legend(handles=handles, frameon=False, fontsize="small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.28))
 
 
+def _beside(axes: Axes, labels: Sequence[str], right: Sequence[float], student: Sequence[float], title: str, ylabel: str,
+            xlabel: str, log: bool = False) -> None:  # fmt: skip
+    """Pairs of bars."""
+    _bars(axes, labels, {"right": (right, RIGHT), "yours": (student, YOURS)})
+    if log and all(value > 0 for value in [*right, *student]):
+        axes.set_yscale("log")
+    axes.tick_params(axis="x", labelsize="small")
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.legend(frameon=False, fontsize="small")
+
+
+def _lines(axes: Axes, x: Sequence[float], right: Sequence[float], student: Sequence[float], title: str, xlabel: str, ylabel: str) -> None:
+    """The right line under the student's. Both axes are logarithmic, so that a wrong factor is a line beside the right one."""
+    axes.plot(x, right, "o-", color=RIGHT, linewidth=4, alpha=0.6, label="right")
+    axes.plot(x, student, "o-", color=YOURS, markersize=3, label="yours")
+    axes.set_xscale("log", base=2)
+    if all(value > 0 for value in [*right, *student]):
+        axes.set_yscale("log")
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.legend(frameon=False, fontsize="small")
+
+
 def _bars(axes: Axes, labels: Sequence[str], series: dict[str, tuple[Sequence[float], str]]) -> None:
     width = 0.8 / len(series)
     for i, (name, (values, colour)) in enumerate(series.items()):
@@ -96,4 +118,5 @@ def _shade(i: int, n: int) -> tuple[float, float, float]:
     return tuple(1 - share * (1 - c) for c in full)
 
 
-_KINDS = {"acceptance": _acceptance, "residual": _residual, "law": _law, "histogram": _histogram, "curves": _curves, "slots": _slots}
+_KINDS = {"acceptance": _acceptance, "residual": _residual, "law": _law, "histogram": _histogram, "curves": _curves, "slots": _slots,
+          "beside": _beside, "lines": _lines}  # fmt: skip

@@ -13,6 +13,7 @@ from autograder.checks.caches import Form, length_of, new_cache, poison, read
 from autograder.checks.core import Result, Wrong, call
 from autograder.checks.rollback_mistakes import EMITTED, Verification, named
 from autograder.checks.tiny import VOCABULARY, PlainCache, TinyAttention, device, greedy, prefill
+from autograder.inside.plain import shown, whole
 
 CLOSE = 1e-9
 SCRIPT = [(4, 4), (4, 2), (3, 3), (4, 4), (2, 0), (5, 1), (4, 3), (1, 1), (4, None)]  # k, and how many are right; None: drawn
@@ -35,9 +36,9 @@ class Counted:
 
 def tokens_of(answer: Any) -> list[int]:
     try:
-        return [int(token) for token in answer]
+        return [whole(token) for token in answer]
     except (TypeError, ValueError):
-        raise Wrong("the emitted tokens are no list of token ids", "a list such as [4, 7, 1]", repr(answer)[:150]) from None
+        raise Wrong("the emitted tokens are no list of token ids", "a list such as [4, 7, 1]", shown(answer)) from None
 
 
 def first_wrong_slot(cache: Any, text: Sequence[int], model: Callable) -> int | None:
