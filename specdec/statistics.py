@@ -147,10 +147,10 @@ def _merge_rare(observed: np.ndarray, expected: np.ndarray, least: float = 5.0) 
     order = np.argsort(expected)
     observed, expected = observed[order], expected[order]
     pooled = int((expected < least).sum())
-    while 0 < pooled < len(expected) and expected[:pooled].sum() < least:
-        pooled += 1
     if pooled == 0:
         return observed, expected
+    if expected[:pooled].sum() < least:
+        pooled += 1  # the next cell alone expects `least`, so one is enough
     return (
         np.r_[observed[:pooled].sum(), observed[pooled:]],
         np.r_[expected[:pooled].sum(), expected[pooled:]],
