@@ -14,8 +14,7 @@ import pytest
 from scipy import stats
 
 from autograder import checks, zoo
-from autograder.checks import rounds, stepping, tiny
-from specdec.statistics import agrawal_threshold
+from autograder.checks import rounds, step_tables, stepping, tiny
 
 chapter_02 = importlib.import_module("autograder.checks.02_rejection_rule")
 chapter_04 = importlib.import_module("autograder.checks.04_speedup")
@@ -95,7 +94,7 @@ ROUNDING = {
 NO_CHANCE = {
     "01.cache_bytes", "01.weights", "01.ridge", "01.forward_seconds",  # bounds that are far wider than rounding
     "01.largest_batch",  # a third of a text, at least, from the next whole number
-    "02.spec_step", "02.exact_law",  # laws whose probabilities are products of sixths; they may be off by far more than rounding
+    "02.spec_step", "02.exact_law",  # products of sixths, quarters or halves; a law may be off by far more than rounding
     "04.optimal_k",  # the best K is ahead of every other by more than single precision loses, or as good as it to the last bit
     "05.append", "05.rollback",  # numbers that are copied, not computed with
 }  # fmt: skip
@@ -130,17 +129,24 @@ def ties(check: str, monkeypatch: pytest.MonkeyPatch) -> float:
 
 
 def sampling() -> float:
-    """Of 02.equivalence: the G test's own rate, and Chernoff's bound for TV >= CLOSE, over all subsets of the vocabulary."""
-    law = chapter_02.pair_law(chapter_02.peaked_tables(0))  # a seed names the tokens anew and changes nothing else
-    total = chapter_02.FALSE_FAIL
+    """Of 02.equivalence: the G tests' own rate, and Chernoff's bound for TV >= CLOSE, over all subsets of the vocabulary."""
+    # A seed names the tokens anew and changes nothing else.
+    law, length = step_tables.text_law(step_tables.text_tables(0), step_tables.PREFIX, chapter_02.TEXT), chapter_02.TEXT
+    texts = sum(chapter_02.TEXTS.values())
+    assert texts * length == 50_000
+    total = chapter_02.FALSE_FAIL / 2
     for subset in ({0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}):
-        counts = [sum(m for pair, m in law.items() if sum(t in subset for t in pair) == n) for n in range(3)]
-        level = counts[1] + 2 * counts[2] + 2 * chapter_02.CLOSE
+        counts = [sum(m for text, m in law.items() if sum(t in subset for t in text) == n) for n in range(length + 1)]
+        level = sum(n * m for n, m in enumerate(counts)) + length * chapter_02.CLOSE
         exponents = (math.log(sum(m * math.exp(s * n) for n, m in enumerate(counts))) - s * level for s in (i / 100 for i in range(1, 300)))
-        total += math.exp(chapter_02.PAIRS * min(exponents))
-    # Samples that pass the G test have a KL below CLOSE: that of the pairs bounds that of single tokens.
-    assert agrawal_threshold(len(law), chapter_02.FALSE_FAIL) / chapter_02.PAIRS < chapter_02.CLOSE
+        total += math.exp(texts * min(exponents))
+    # KL(p̂‖p) >= CLOSE of three tokens takes a TV of CLOSE or more: it is at most χ², and that at most 4 TV² / min p.
+    assert 4 * chapter_02.CLOSE**2 / min(sum(m * text.count(t) for text, m in law.items()) / length for t in range(3)) < chapter_02.CLOSE
     return total
+
+
+def test_a_right_step_fails_the_sampling_check_once_in_a_billion_runs():
+    assert sampling() <= chapter_02.FALSE_FAIL
 
 
 def test_a_right_solution_loses_no_mark_by_chance_in_the_whole_course(monkeypatch):
