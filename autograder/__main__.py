@@ -91,19 +91,24 @@ def zoo(
     kinds: Annotated[str, typer.Option(help="Which, separated by commas.")] = "right,wrong,cheat",
     jobs: Annotated[int, typer.Option(min=1, help="Submissions judged at the same time.")] = JOBS,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Without bubblewrap; no cheats then.")] = False,
+    matrix: Annotated[bool, typer.Option("--matrix", help="Only the matrices: each mistake in each style. --whole has them too.")] = False,
 ) -> None:
-    """Judge submissions whose verdict is known: right ones, wrong ones, cheats."""
+    """Judge submissions whose verdict is known: right ones, wrong ones, cheats; and each mistake in each style."""
     from autograder.judging import sandbox
     from autograder.judging.judge import Settings
     from autograder.runner import Run
+    from autograder.zoo import matrix as mistakes
     from autograder.zoo import verdicts
 
+    wrong = sum([mistakes.table(each, console) for each in mistakes.matrices()]) if matrix or whole else 0
+    if matrix:
+        raise typer.Exit(min(wrong, 1))
     if not unsafe and sandbox.unavailable():
         console.print(f"Skipped: {sandbox.unavailable()}", style="yellow", markup=False)
-        return
+        raise typer.Exit(min(wrong, 1))
     cases = list(verdicts.chosen([kind for kind in kinds.split(",") if not (unsafe and kind == "cheat")], whole))
     title = "The zoo" if whole else "The zoo, its fast part"
-    if verdicts.table(cases, title, Run(jobs, judge=Settings(unsafe)), console):
+    if verdicts.table(cases, title, Run(jobs, judge=Settings(unsafe)), console) or wrong:
         raise typer.Exit(1)
 
 
