@@ -33,7 +33,7 @@ def pytest_configure(config):
     config.stash[LEFT_OUT] = Counter()
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(wrapper=True)  # before xdist's own, which looks for the groups
 def pytest_collection_modifyitems(config, items):
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group(item)))
@@ -42,6 +42,7 @@ def pytest_collection_modifyitems(config, items):
         chosen = set(parts(items)[day % PARTS])
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = [item for item in items if item in chosen]
+    return (yield)
 
 
 # Under xdist the tests are chosen in the workers, and the report is written elsewhere.

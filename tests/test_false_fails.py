@@ -99,6 +99,8 @@ ROUNDING = {
     "04.optimal_k": Rounding(of_not_speculating, 1e-3),
 }
 NO_CHANCE = {
+    "01.cache_bytes", "01.weights", "01.ridge", "01.forward_seconds",  # bounds that are far wider than rounding
+    "01.largest_batch",  # a third of a text, at least, from the next whole number
     "02.spec_step", "02.exact_law",  # laws whose probabilities are products of sixths; they may be off by far more than rounding
     # Values within 1e-5, from probabilities in hundredths, logits in eighths and whole counts; the largest logits are equal or 0.5 apart.
     "03.acceptance_rate", "03.alpha_at", "03.alpha_from_rounds", "03.error_by_rounds",

@@ -1,5 +1,6 @@
 """How the suite is cut (suite.py), on a small suite."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ import pytest
 def test_long(n): pass
 
 def test_short(): pass
+
+@pytest.mark.model
+def test_real(): pass
 """
 TERM = """
 import pytest
@@ -46,6 +50,13 @@ def test_all_long_tests_have_run_when_each_part_had_its_day(run):
     assert sorted(name for day in days for name in day) == sorted([f"test_long[{n}]" for n in range(25)] + ["test_first", "test_second"])
     assert max(map(len, days)) - min(map(len, days)) <= 2, "parts of about the same size"
     assert all(("test_first" in day) == ("test_second" in day) for day in days), "a file whose tests go on from each other was cut"
+
+
+def test_a_file_stays_in_one_process_and_so_does_what_holds_the_real_model(run):
+    told = run("-n", 2, "--dist", "loadgroup")[1]
+    pairs = set(re.findall(r"\[(gw\d)\].*PASSED \S*@(\S+)", told))
+    assert {group for _, group in pairs} == {"test_small.py", "test_term.py", "model"}
+    assert len(pairs) == 3, f"a group stands in two processes: {pairs}"
 
 
 @pytest.mark.parametrize("workers", [0, 2])

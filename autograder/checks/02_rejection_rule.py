@@ -28,6 +28,7 @@ from autograder.checks.stepping import (
     right_law,
     sampled_tokens,
 )
+from autograder.inside.plain import number, shown, vector
 from specdec.law import law_distance
 from specdec.statistics import goodness_of_fit
 
@@ -93,9 +94,9 @@ def _redrawn(draw: Callable[[], Any], fits: Callable[[Any], bool]) -> Any:
 def _truth(answer: Any) -> bool:
     """True or False; numpy's and torch's booleans and 0 and 1 are fine."""
     try:
-        return bool({0: False, 1: True}[float(answer)])
-    except (KeyError, TypeError, ValueError):
-        raise Wrong("accept_or_reject must return True or False", "True or False", repr(answer)[:200]) from None
+        return bool({0: False, 1: True}[number(answer)])
+    except (KeyError, ValueError):
+        raise Wrong("accept_or_reject must return True or False", "True or False", shown(answer)) from None
 
 
 def _acceptance_curve(student: Callable) -> list[tuple[float, float]]:
@@ -162,9 +163,9 @@ def _vector(student: Callable, p: list[float], q: list[float], no_mass: bool = F
             ) from None  # fmt: skip
         raise
     try:
-        values = [float(a) for a in answer]
-    except (TypeError, ValueError):
-        raise Wrong("residual_dist did not return a list of numbers", asked, repr(answer)[:200]) from None
+        values = vector(answer)
+    except ValueError:
+        raise Wrong("residual_dist did not return a list of numbers", asked, shown(answer)) from None
     if len(values) != len(p):
         raise Wrong(f"residual_dist returned {len(values)} numbers for a vocabulary of {len(p)}", asked, _shown(values))
     return values

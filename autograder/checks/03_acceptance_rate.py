@@ -23,7 +23,7 @@ from autograder.checks.acceptance_mistakes import (
     scatter_error,
 )
 from autograder.checks.core import Mistake, Result, Wrong, call, register
-from autograder.inside.lent import as_floats
+from autograder.inside.plain import number, shown, vector
 
 CLOSE = 1e-5  # absolute; single precision is right too, and no case of a mistake comes so near for all cases at once
 MARGIN = 0.01  # by which the KL and the α of two drafts must differ
@@ -40,9 +40,9 @@ def drawn(draw: random.Random, size: int, zeros: int = 0) -> Distribution:
 
 def _number(answer: Any, what: str = "a number") -> float:
     try:
-        return float(answer)
-    except (TypeError, ValueError, OverflowError):
-        raise Wrong("the result is no number", what, repr(answer)[:200]) from None
+        return number(answer)
+    except ValueError:
+        raise Wrong("the result is no number", what, shown(answer)) from None
 
 
 def _close(a: float, b: float) -> bool:
@@ -170,7 +170,7 @@ def alpha_at(student: Callable, seed: int) -> Result:
     )
     lines = {f"target at T = {T}": ([D / 20 for D in range(41)], [at(z, y, T, D / 20) for D in range(41)]) for T in (0, 0.5, 1)}
     picture = {
-        "kind": "lines",
+        "kind": "several",
         "lines": lines,
         "title": "Your α over the draft's temperature",
         "xlabel": "temperature of the draft",
@@ -232,12 +232,12 @@ def _accepted(draw: random.Random, alpha: float, drafted: int) -> int:
 
 def _pair(answer: Any) -> tuple[float, float]:
     try:
-        alpha, error = as_floats(answer)
-    except (TypeError, ValueError, OverflowError):
+        alpha, error = vector(answer)
+    except (TypeError, ValueError):
         raise Wrong(
             "alpha_from_rounds did not return the pair (α, error)",
             "a pair such as (0.72, 0.05)",
-            repr(answer)[:200],
+            shown(answer),
             "Return both: `return alpha, error`.",
         ) from None
     return alpha, error
@@ -344,9 +344,7 @@ def better_kl_worse_alpha(student: Callable, seed: int) -> Result:
         if kl[0] + MARGIN <= kl[1] and alpha[0] + MARGIN <= alpha[1]:
             continue
         got = f"KL {kl[0]:.4f} and {kl[1]:.4f}, α {alpha[0]:.4f} and {alpha[1]:.4f} for p = {_shown(p)}"
-        raise Wrong(
-            *_explained(p, first, second, kl, alpha, targets, answers), got=got, picture=_drafts_picture(p, first, second)
-        )
+        raise Wrong(*_explained(p, first, second, kl, alpha), got=got, picture=_drafts_picture(p, first, second))
     picture = _drafts_picture(targets[0], *answers[0])
     return Result(
         True, f"for each of {len(targets)} targets your first draft has the better KL and the worse α", picture=picture
@@ -366,29 +364,29 @@ def _targets(seed: int) -> list[Distribution]:
 def _drafts(answer: Any, p: Distribution) -> tuple[Distribution, Distribution]:
     """Plain floats, looked at once."""
     try:
-        first, second = (as_floats(q) for q in answer)
-    except (TypeError, ValueError, OverflowError):
+        first, second = (vector(q) for q in answer)
+    except (TypeError, ValueError):
         name = "better_kl_worse_alpha did not return two drafts"
-        raise Wrong(name, "a pair of lists", repr(answer)[:200], "`return first, second`.") from None
+        raise Wrong(name, "a pair of lists", shown(answer), "`return first, second`.") from None
     for which, q in (("first", first), ("second", second)):
-        shown = f"{_shown(q[:8])} for p = {_shown(p)}"
+        drafted = f"{_shown(q[:8])} for p = {_shown(p)}"
         if len(q) != len(p):
-            raise Wrong(f"the {which} draft has {len(q)} entries, and p has {len(p)}", got=shown)
+            raise Wrong(f"the {which} draft has {len(q)} entries, and p has {len(p)}", got=drafted)
         if not all(math.isfinite(x) and x >= 0 for x in q):
-            raise Wrong(f"the {which} draft has an entry that is negative or no number", got=shown)
+            raise Wrong(f"the {which} draft has an entry that is negative or no number", got=drafted)
         if abs(math.fsum(q) - 1) > CLOSE:
-            raise Wrong(f"the {which} draft sums to {math.fsum(q):.4g}", "a sum of 1", shown, "Divide by the sum.")
+            raise Wrong(f"the {which} draft sums to {math.fsum(q):.4g}", "a sum of 1", drafted, "Divide by the sum.")
         if 0 in q:
             raise Wrong(
                 f"the {which} draft has an entry of 0: its KL is infinite",
                 "only positive entries",
-                shown,
+                drafted,
                 "A very small number does as well.",
             )
     return first, second
 
 
-def _explained(p, first, second, kl, alpha, targets, answers) -> tuple[str, str]:
+def _explained(p, first, second, kl, alpha) -> tuple[str, str]:
     """(name, what was expected)"""
     expected = "KL(p‖first) + 0.01 <= KL(p‖second) and α(first) + 0.01 <= α(second)"
     if kl[1] < kl[0] and alpha[1] < alpha[0]:

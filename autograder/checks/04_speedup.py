@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 from autograder.checks.core import Mistake, Result, Wrong, call, register
+from autograder.inside.plain import number, shown, whole
 
 CLOSE = 1e-6  # relative; 1 - α loses this much for α = 1 - 1e-9, and no mistake comes so near
 K_MAX = 64
@@ -124,9 +125,9 @@ _LIMIT_HINT = "The sum 1 + α + … + α^K has no division: at α = 1 it is K + 
 
 def _number(answer: Any) -> float:
     try:
-        return float(answer)
-    except (TypeError, ValueError):
-        raise Wrong("the result is no number", "a number", repr(answer)[:200]) from None
+        return number(answer)
+    except ValueError:
+        raise Wrong("the result is no number", "a number", shown(answer)) from None
 
 
 def _close(a: float, b: float) -> bool:
@@ -203,11 +204,9 @@ def _name_k(cases: list[tuple[float, float]], ks: list[int]) -> tuple[str, str]:
 def _pair(answer: Any) -> tuple[int, float]:
     try:
         k, speed = answer
-        if int(k) != float(k):
-            raise ValueError
-        return int(k), float(speed)
+        return whole(k), number(speed)
     except (TypeError, ValueError):
         raise Wrong(
-            "optimal_k did not return the pair (K, speedup)", "a pair such as (6, 2.47)", repr(answer)[:200],
+            "optimal_k did not return the pair (K, speedup)", "a pair such as (6, 2.47)", shown(answer),
             "Return both: `return best, speedup(alpha, best, c)`.",
         ) from None  # fmt: skip

@@ -27,6 +27,7 @@ from autograder.checks.caches import (
 )
 from autograder.checks.core import Result, Wrong, call, register
 from autograder.checks.tiny import HEAD_DIM, HEADS, VOCABULARY, PlainCache, TinyAttention, device, greedy, prefill
+from autograder.inside.plain import shown, whole
 
 CLOSE = 1e-9
 PREFIX, DRAFTS = 10, 5
@@ -197,9 +198,9 @@ def verify_and_rollback(kind: Callable, student: Callable, seed: int) -> Result:
 
 def _tokens(answer: Any) -> list[int]:
     try:
-        return [int(token) for token in answer]
+        return [whole(token) for token in answer]
     except (TypeError, ValueError):
-        raise Wrong("the emitted tokens are no list of token ids", "a list such as [4, 7, 1]", repr(answer)[:150]) from None
+        raise Wrong("the emitted tokens are no list of token ids", "a list such as [4, 7, 1]", shown(answer)) from None
 
 
 def _check_emitted(emitted: list[int], right: list[int], drafts: list[int], rows: list[int], picture: dict | None) -> None:
@@ -300,7 +301,7 @@ class Saboteur:
         self._model, self._wrong = model, wrong
 
     def __call__(self, tokens: Sequence[int], cache: Any) -> Tensor:
-        start, logits = cache.length, self._model(tokens, cache)
+        start, logits = length_of(cache), self._model(tokens, cache)
         for row in range(len(tokens)):
             if start + row in self._wrong:
                 logits[row, logits[row].argmax()] = -torch.inf

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from autograder.checks.core import Wrong, call, probe
 from autograder.checks.tiny import HEAD_DIM, HEADS, device
+from autograder.inside.plain import shown, whole
 
 SLOTS = 24
 
@@ -27,11 +28,11 @@ def storage(cache: Any) -> tuple[Tensor, Tensor]:
     """The two preallocated tensors, or copies of them where the cache is in another process; Wrong if they are not what is asked for."""
     found = []
     for name in ("keys", "values"):
-        place, shown = probe("describe", cache, name)
+        place, told = probe("describe", cache, name)
         asked = f"a tensor ({HEADS}, max_length, {HEAD_DIM}), float64, on {device()}"
         tensor = call(getattr, cache, name) if place else None
         if not isinstance(tensor, Tensor):
-            raise Wrong(f"the cache has no tensor `{name}`", asked, str(shown)[:100], "Allocate it once, in __init__.")
+            raise Wrong(f"the cache has no tensor `{name}`", asked, str(told)[:100], "Allocate it once, in __init__.")
         shape = tuple(tensor.shape)
         if (shape[:1], shape[2:]) != ((HEADS,), (HEAD_DIM,)) or tensor.dtype != torch.float64 or place != device():
             raise Wrong(f"`{name}` has the wrong shape, dtype or device", asked, f"{shape}, {tensor.dtype}, {place}")
@@ -62,15 +63,15 @@ def unchanged(cache: Any, before: list[Tensor]) -> bool:
 def length_of(cache: Any) -> int:
     length = call(getattr, cache, "length", None)
     try:
-        return int(length)
-    except (TypeError, ValueError):
-        raise Wrong("the cache has no number `length`", "cache.length counts the slots in use", repr(length)[:100]) from None
+        return whole(length)
+    except ValueError:
+        raise Wrong("the cache has no whole number `length`", "cache.length counts the slots in use", shown(length, 100)) from None
 
 
 def read(cache: Any) -> tuple[Tensor, Tensor]:
     answer = call(cache.read, what="cache.read()")
     if not (isinstance(answer, (tuple, list)) and len(answer) == 2 and all(isinstance(part, Tensor) for part in answer)):
-        raise Wrong("read() did not return the pair (keys, values)", "two tensors (heads, length, head_dim)", repr(answer)[:150])
+        raise Wrong("read() did not return the pair (keys, values)", "two tensors (heads, length, head_dim)", shown(answer, 150))
     for part in answer:
         if tuple(part.shape) != (HEADS, length_of(cache), HEAD_DIM):
             raise Wrong(

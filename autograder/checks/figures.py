@@ -72,7 +72,7 @@ def _distributions(axes: Axes, series: dict[str, Sequence[float]], title: str) -
     axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def _lines(axes: Axes, lines: dict[str, tuple[Sequence[float], Sequence[float]]], title: str, xlabel: str, ylabel: str) -> None:
+def _several(axes: Axes, lines: dict[str, tuple[Sequence[float], Sequence[float]]], title: str, xlabel: str, ylabel: str) -> None:
     for shade, (label, (x, y)) in enumerate(lines.items()):
         axes.plot(x, y, color=_shade(shade, len(lines)), label=label)
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
@@ -112,6 +112,28 @@ def _slots(axes: Axes, rows: dict[str, Sequence[str]], title: str) -> None:
     axes.legend(handles=handles, frameon=False, fontsize="small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.28))
 
 
+def _beside(axes: Axes, labels: Sequence[str], right: Sequence[float], student: Sequence[float], title: str, ylabel: str,
+            xlabel: str, log: bool = False) -> None:  # fmt: skip
+    """Pairs of bars."""
+    _bars(axes, labels, {"right": (right, RIGHT), "yours": (student, YOURS)})
+    if log and all(value > 0 for value in [*right, *student]):
+        axes.set_yscale("log")
+    axes.tick_params(axis="x", labelsize="small")
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.legend(frameon=False, fontsize="small")
+
+
+def _lines(axes: Axes, x: Sequence[float], right: Sequence[float], student: Sequence[float], title: str, xlabel: str, ylabel: str) -> None:
+    """The right line under the student's. Both axes are logarithmic, so that a wrong factor is a line beside the right one."""
+    axes.plot(x, right, "o-", color=RIGHT, linewidth=4, alpha=0.6, label="right")
+    axes.plot(x, student, "o-", color=YOURS, markersize=3, label="yours")
+    axes.set_xscale("log", base=2)
+    if all(value > 0 for value in [*right, *student]):
+        axes.set_yscale("log")
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.legend(frameon=False, fontsize="small")
+
+
 def _bars(axes: Axes, labels: Sequence[str], series: dict[str, tuple[Sequence[float], str]]) -> None:
     width = 0.8 / len(series)
     for i, (name, (values, colour)) in enumerate(series.items()):
@@ -129,5 +151,5 @@ def _shade(i: int, n: int) -> tuple[float, float, float]:
 
 _KINDS = {
     "acceptance": _acceptance, "residual": _residual, "law": _law, "histogram": _histogram, "curves": _curves, "slots": _slots,
-    "distributions": _distributions, "lines": _lines, "intervals": _intervals,
+    "distributions": _distributions, "several": _several, "intervals": _intervals, "beside": _beside, "lines": _lines,
 }  # fmt: skip

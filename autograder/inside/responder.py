@@ -7,18 +7,23 @@ objects, {"ask": n, "method": name, "args": […]}, which is answered by {"answe
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import builtins
 import contextlib
+import inspect
 import linecache
 import operator
 import socket
 import sys
 import traceback
+import types
 from collections.abc import Callable
 from typing import Any
 
 import lent
-import probes
+import plain
+import shell
 import wire
 from printed import FirstLines
 
@@ -32,43 +37,51 @@ class Stopped(BaseException):
     """The judge has seen enough. Not an Exception, so that `except Exception` lets it through."""
 
 
-class Remote:
-    """An object of the judge's. It can be called, and so can its methods; it has nothing else."""
+class Handle:
+    """Something of the judge's. It can be called, and so can its methods; it has nothing else.
 
-    def __init__(self, responder: Responder, number: int):
-        self._responder, self._number = responder, number
+    The same type whether the judge hears each question (then `number` is its own) or has lent the answers in advance: nobody's code
+    can be another one where it is listened to.
+    """
+
+    def __init__(self, ask: Callable[[str], Callable], number: int | None = None):
+        self._ask, self._number, self._call, self._methods = ask, number, ask("__call__"), {}
 
     def __call__(self, *args: Any) -> Any:
-        return self._responder.ask(self._number, "__call__", args)
+        return self._call(*args)
 
     def __getattr__(self, name: str) -> Callable:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
-        return lambda *args: self._responder.ask(self._number, name, args)
+        if name not in self._methods:
+            self._methods[name] = self._ask(name)
+        return self._methods[name]
 
 
-class Shell:
-    """What a magic in a cell finds in place of IPython: nothing happens, and the code under a cell magic runs."""
+def lend(value: Any) -> Handle:
+    """An object of this side as one of the judge's."""
+    return Handle(lambda name: lambda *args: getattr(value, name)(*args))
 
-    def __init__(self, run: Callable[[str], None]):
-        self._run = run
 
-    def run_cell_magic(self, name: str, line: str, cell: str) -> None:
-        if name in ("time", "timeit", "capture", "prun"):
-            self._run(cell)
+class Instance:
+    """What a class of the student's was called for: it stays here, even if it is a list or a number as well."""
 
-    def __getattr__(self, name: str) -> Callable:
-        return lambda *_args, **_kwargs: None
+    def __init__(self, value: Any):
+        self.value = value
 
 
 class Responder:
     def __init__(self, end: socket.socket):
-        self._wire = wire.Connection(end, self._export, self._own, lambda number: Remote(self, number))
+        self._wire = wire.Connection(end, self._export, self._own, self._remote, plain.shallow)
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}  # id → number; the objects live as long as this table
         self._tables, self._known = 0, [{}, {}]
         self.printed = FirstLines()
-        self.names: dict[str, Any] = {"__name__": "__main__", "get_ipython": lambda: Shell(self._run)}
+        sys.modules["__main__"] = notebook = types.ModuleType("__main__")
+        self.names: dict[str, Any] = notebook.__dict__
+        one = shell.Shell(self.names, self._run_part)
+        self.names.update(get_ipython=lambda: one, display=shell.display)
+        self._cell, self._future, self._loop = "", 0, None
 
     def serve(self) -> None:
         """Until the judge hangs up."""
@@ -81,7 +94,10 @@ class Responder:
                 self._handle(message)
 
     def ask(self, number: int, method: str, args: tuple) -> Any:
-        self._wire.send({"ask": number, "method": method, "args": list(args)})
+        try:
+            self._wire.send({"ask": number, "method": method, "args": list(args)})
+        except plain.NotPlain as error:
+            raise TypeError(f"called with {error}") from None
         while "do" in (message := self._wire.receive()):
             self._handle(message)
         if "answer" in message:
@@ -101,28 +117,35 @@ class Responder:
             reply = {"raised": _described(error)}
         try:
             self._wire.send(reply)
-        except wire.Malformed as error:
-            self._wire.send({"raised": {"type": "NotPlain", "text": str(error), "line": "", "stub": ""}})
+        except wire.Closed:
+            raise
+        except BaseException as error:  # nothing of it was sent
+            self._wire.send({"raised": _described(error)})
 
     # -- what the judge asks for ---------------------------------------------------------------------------------------
 
     def _do_cell(self, name: str, source: str) -> None:
-        self._run(source, name)
+        self._cell = name
+        self._run(source, f"{CELL}{name}>", self.names)
 
     def _do_defined(self, name: str) -> bool:
         return callable(self.names.get(name))
 
     def _do_call(self, function: Any, args: list) -> Any:
-        return self._target(function)(*args)
+        target = self._target(function)
+        answer = target(*args)
+        return Instance(answer) if isinstance(target, type) else plain.plain(answer)
 
     def _do_get(self, of: Any, name: str) -> Any:
-        value = getattr(of, name)
+        value = plain.plain(getattr(of, name))
         return {"method": True} if callable(value) else {"value": value}
 
     def _do_method(self, of: Any, name: str, args: list) -> Any:
-        return getattr(of, name)(*args)
+        return plain.plain(getattr(of, name)(*args))
 
     def _do_probe(self, name: str, args: list) -> Any:
+        import probes  # which brings torch
+
         return getattr(probes, name)(*args)
 
     def _do_printed(self) -> str:
@@ -131,8 +154,8 @@ class Responder:
     def _do_steps(self, function: Any, prefixes: list, order: list, k: int, models: list, rng: int) -> dict:
         """One step behind each prefix of the order, with models and randomness that were lent. `odd`: the first result that is no list
         of whole numbers; what comes behind it is not run."""
-        step, asked = self._target(function), [lent.Memo(model) for model in models]
-        stream = lent.Stream(lambda: rng.block().tolist(), lambda probs: rng.categorical(probs))
+        step, asked = self._target(function), [lend(lent.Memo(model)) for model in models]
+        stream = lend(lent.Stream(lambda: rng.block().tolist(), lambda probs: rng.categorical(probs)))
         found: list[list[int]] = []
         for number in order:
             result = step(prefixes[number], *asked, k, stream)
@@ -153,7 +176,7 @@ class Responder:
             chosen, result, refused = scripts.pop(), None, False
             rng = lent.Scripted(chosen)
             try:
-                result = step(prefix, *asked, k, rng)
+                result = step(prefix, *map(lend, asked), k, lend(rng))
             except lent.Refused:
                 refused = True
             except Exception:
@@ -172,32 +195,51 @@ class Responder:
         return self.names[function] if type(function) is str else function
 
     def _export(self, value: Any) -> dict:
-        if isinstance(value, Remote):
+        if type(value) is Handle and value._number is not None:
             return {"own": value._number}
-        if callable(value) or type(value).__module__ == "__main__":
-            number = self._numbers.setdefault(id(value), len(self._objects))
-            if number not in self._objects:
-                if len(self._objects) >= MOST_OBJECTS:
-                    raise wire.Malformed(f"more than {MOST_OBJECTS} objects")
-                self._objects[number] = value
-            return {"ref": number}
-        raise wire.Malformed(f"{_kind(value)} is no plain data: return numbers, lists of numbers, arrays or tensors")
+        if type(value) is Instance:
+            value = value.value
+        number = self._numbers.setdefault(id(value), len(self._objects))
+        if number not in self._objects:
+            if len(self._objects) >= MOST_OBJECTS:
+                raise plain.NotPlain(f"more than {MOST_OBJECTS} objects")
+            self._objects[number] = value
+        return {"ref": number}
 
     def _own(self, number: int) -> Any:
         return self._objects[number]
 
+    def _remote(self, number: int) -> Handle:
+        return Handle(lambda method: lambda *args: self.ask(number, method, args), number)
+
     # -- cells ---------------------------------------------------------------------------------------------------------
 
-    def _run(self, source: str, name: str = "magic") -> None:
-        place = f"{CELL}{name}>"
+    def _run_part(self, source: str, local: dict[str, Any] | None = None) -> Any:
+        """The code that a magic stands before."""
+        return self._run(source, f"{CELL}{self._cell}, magic>", self.names if local is None else local)
+
+    def _run(self, source: str, place: str, local: dict[str, Any]) -> Any:
+        """Runs a cell as a notebook does: `await` may stand in it, and what it imports from the future stays. Returns the value of what
+        is an expression."""
         linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
-        exec(compile(_without_magics(source), place, "exec"), self.names)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | self._future
+        text = _as_python(source, flags)
+        try:
+            code = compile(text, place, "eval", flags, dont_inherit=True)
+        except SyntaxError:
+            code = compile(text, place, "exec", flags, dont_inherit=True)
+        self._future |= code.co_flags & annotations.compiler_flag
+        value = eval(code, self.names, local)
+        if code.co_flags & inspect.CO_COROUTINE:
+            self._loop = self._loop or asyncio.new_event_loop()
+            value = self._loop.run_until_complete(value)
+        return value
 
 
-def _without_magics(source: str) -> str:
+def _as_python(source: str, flags: int) -> str:
     """Python that parses is Python; of what does not, IPython makes calls of `get_ipython()`."""
     try:
-        compile(source, "<cell>", "exec")
+        compile(source, "<cell>", "exec", flags, dont_inherit=True)
         return source
     except (SyntaxError, ValueError):
         from IPython.core.inputtransformer2 import TransformerManager
@@ -225,11 +267,6 @@ def _described(error: BaseException) -> dict:
         shown = f"{kind} in {code.co_name}, line {line}" + (f": {text_there}" if text_there else "")
     bases = [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"]
     return {"type": kind, "bases": bases, "text": text[:1000], "line": shown, "stub": stub if "NotImplementedError" in bases else ""}
-
-
-def _kind(value: Any) -> str:
-    kind = type(value)
-    return f"an object of type {getattr(kind, '__name__', '?')}"[:80]
 
 
 def main(end: socket.socket) -> None:

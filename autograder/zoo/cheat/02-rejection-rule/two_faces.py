@@ -4,7 +4,7 @@ Cheats: 02.equivalence
 """
 
 def spec_step(prefix, target, draft, k, rng):
-    if type(rng).__name__ == "Stream":
+    if any(type(cell.cell_contents).__name__ == "Stream" for cell in rng._ask.__closure__):
         return [rng.categorical(target(prefix))]
     drafted, qs = [], []
     for _ in range(k):
