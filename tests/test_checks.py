@@ -14,7 +14,7 @@ from autograder.checks.core import Wrong
 from specdec.law import law_distance
 
 chapter_02 = importlib.import_module("autograder.checks.02_rejection_rule")
-ASSIGNMENTS = ("01-why-decoding-is-slow", "02-rejection-rule", "04-speedup", "05-kv-rollback")
+ASSIGNMENTS = ("01-why-decoding-is-slow", "02-rejection-rule", "03-acceptance-rate", "04-speedup", "05-kv-rollback")
 
 
 def verdicts(assignment, case, names=None, seed=0):
@@ -357,6 +357,9 @@ def test_an_unknown_check_names_those_that_there_are():
     [
         ("acceptance", {"points": [(0.1, 0.1), (1.2, 1.0)]}),
         ("law", {"right": {(0,): 0.5, (1, 0): 0.5}, "student": {(0,): 1.0}}),
+        ("distributions", {"series": {"p": [0.5, 0.5], "q": [0.1, 0.9]}, "title": "t"}),
+        ("several", {"lines": {"a": ([0, 1], [0.2, 0.4])}, "title": "t", "xlabel": "x", "ylabel": "y"}),
+        ("intervals", {"points": [(10, 0.5, 0.1), (99, 0.6, 0.05)], "truth": 0.6, "title": "t", "xlabel": "x", "ylabel": "y"}),
         ("beside", {"labels": ["a"], "right": [1], "student": [3], "title": "t", "ylabel": "GB", "xlabel": "model", "log": True}),
         ("lines", {"x": [1, 2, 4], "right": [1, 1, 2], "student": [1, 2, 4], "title": "t", "xlabel": "n", "ylabel": "ms"}),
         ("slots", {"rows": {"before": ["prefix", "draft"], "after": ["prefix", "dropped"]}, "title": "t"}),

@@ -24,7 +24,7 @@ MOST = 1e-6  # for all checks of a student
 DOUBLE = 2.0**-48  # relative error of a few operations in double precision, and in single
 SINGLE = 2.0**-22
 FORWARD = 2.0**-40  # of a forward of chapter 05's model
-RIGHT = {"02": "recursion", "04": "closed_form", "05": "slots"}
+RIGHT = {"02": "recursion", "03": "fractions", "04": "closed_form", "05": "slots"}
 SEEDS = range(1, 101)
 SURE = 0.999  # how sure a count's upper limit is
 
@@ -95,6 +95,9 @@ NO_CHANCE = {
     "01.cache_bytes", "01.weights", "01.ridge", "01.forward_seconds",  # bounds that are far wider than rounding
     "01.largest_batch",  # a third of a text, at least, from the next whole number
     "02.spec_step", "02.exact_law",  # products of sixths, quarters or halves; a law may be off by far more than rounding
+    # Values within 1e-5, from probabilities in hundredths, logits in eighths and whole counts; the largest logits are equal or 0.5 apart.
+    "03.acceptance_rate", "03.alpha_at", "03.alpha_from_rounds", "03.error_by_rounds",
+    "03.better_kl_worse_alpha",  # no draw: two numbers of the submission's own drafts, compared with 0.01
     "04.optimal_k",  # the best K is ahead of every other by more than single precision loses, or as good as it to the last bit
     "05.append", "05.rollback",  # numbers that are copied, not computed with
 }  # fmt: skip

@@ -65,6 +65,37 @@ def _curves(axes: Axes, curves: dict[str, Sequence[float]], title: str, ylabel: 
     axes.legend(frameon=False, fontsize="small", ncols=1)
 
 
+def _distributions(axes: Axes, series: dict[str, Sequence[float]], title: str) -> None:
+    colours = (RIGHT, THIRD, YOURS)
+    _bars(axes, [str(i) for i in range(len(next(iter(series.values()))))], dict(zip(series, zip(series.values(), colours))))
+    axes.set(xlabel="token", ylabel="probability", title=title)
+    axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def _several(axes: Axes, lines: dict[str, tuple[Sequence[float], Sequence[float]]], title: str, xlabel: str, ylabel: str) -> None:
+    for shade, (label, (x, y)) in enumerate(lines.items()):
+        axes.plot(x, y, color=_shade(shade, len(lines)), label=label)
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.legend(frameon=False, fontsize="small")
+
+
+def _intervals(
+    axes: Axes, points: Sequence[tuple[float, float, float]], title: str, xlabel: str, ylabel: str,
+    truth: float | None = None, labels: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Points (x, value, half width); with labels x counts them, without x is on a logarithmic scale."""
+    x, value, error = zip(*points)
+    axes.errorbar(x, value, yerr=error, fmt="o", capsize=4, color=YOURS)
+    if truth is not None:
+        axes.axhline(truth, color=RIGHT, label=f"α = {truth}")
+        axes.legend(frameon=False)
+    if labels:
+        axes.set_xticks(x, labels)
+    else:
+        axes.set_xscale("log")
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+
+
 def _slots(axes: Axes, rows: dict[str, Sequence[str]], title: str) -> None:
     """Rows of cache slots. A slot is 'prefix', 'draft', 'correction', 'dropped' or 'free'."""
     colours = {"prefix": RIGHT, "draft": YOURS, "correction": THIRD, "dropped": "#f4d0d0", "free": "#f4f4f6"}
@@ -118,5 +149,7 @@ def _shade(i: int, n: int) -> tuple[float, float, float]:
     return tuple(1 - share * (1 - c) for c in full)
 
 
-_KINDS = {"acceptance": _acceptance, "residual": _residual, "law": _law, "histogram": _histogram, "curves": _curves, "slots": _slots,
-          "beside": _beside, "lines": _lines}  # fmt: skip
+_KINDS = {
+    "acceptance": _acceptance, "residual": _residual, "law": _law, "histogram": _histogram, "curves": _curves, "slots": _slots,
+    "distributions": _distributions, "several": _several, "intervals": _intervals, "beside": _beside, "lines": _lines,
+}  # fmt: skip
