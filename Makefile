@@ -112,16 +112,18 @@ exercises: $(INSTALLED)  ## write the student notebooks again from solutions/
 
 grade: $(INSTALLED)  ## grade a folder: make grade SUBMISSIONS=submitted OUT=graded
 	@test -n "$(SUBMISSIONS)" && test -n "$(OUT)" || { \
-		echo "Usage: make grade SUBMISSIONS=folder OUT=folder   (submissions are student/NN-slug/exercise.ipynb)" >&2; exit 2; }
-	@$(BIN)/python -m autograder grade "$(SUBMISSIONS)" "$(OUT)"
+		echo "Usage: make grade SUBMISSIONS=folder OUT=folder   (submissions are student/NN-slug/exercise.ipynb)" >&2; \
+		echo "       and, where they are needed, ASSIGNMENT=NN-slug ROSTER=gradebook.csv SECRET_FILE=file" >&2; exit 2; }
+	@$(BIN)/python -m autograder grade "$(SUBMISSIONS)" "$(OUT)" $(if $(ASSIGNMENT),--assignment "$(ASSIGNMENT)") \
+		$(if $(ROSTER),--roster "$(ROSTER)") $(if $(SECRET_FILE),--secret-file "$(SECRET_FILE)")
 
 zoo: $(INSTALLED)  ## judge the whole zoo: right, wrong and cheating submissions
 	@$(BIN)/python -m autograder zoo --whole
 
 gradescope: $(INSTALLED)  ## build Gradescope's autograder zip: make gradescope ASSIGNMENT=02-rejection-rule OUT=autograder.zip
 	@test -n "$(ASSIGNMENT)" && test -n "$(OUT)" || { \
-		echo "Usage: make gradescope ASSIGNMENT=NN-slug OUT=autograder.zip" >&2; exit 2; }
-	@$(BIN)/python -m autograder gradescope-zip "$(ASSIGNMENT)" "$(OUT)"
+		echo "Usage: make gradescope ASSIGNMENT=NN-slug OUT=autograder.zip   (and SECRET_FILE=file, for seeds of your own)" >&2; exit 2; }
+	@$(BIN)/python -m autograder gradescope-zip "$(ASSIGNMENT)" "$(OUT)" $(if $(SECRET_FILE),--secret-file "$(SECRET_FILE)")
 
 # -- rest ----------------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,16 @@ import typer
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
+from autograder import keys
 from autograder.marks import Mark
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 console = Console(highlight=False)
 JOBS = min(2, os.cpu_count() or 1)
+SecretFile = Annotated[
+    Path | None, typer.Option(exists=True, dir_okay=False, help="Makes the seeds of the checks; or AUTOGRADER_SECRET in the environment.")
+]
+OldSecret = Annotated[str, typer.Option(hidden=True)]  # as it was once given
 
 
 @app.callback()
@@ -26,7 +31,7 @@ def main() -> None:
 def exercises(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a student notebook is outdated.")] = False,
 ) -> None:
-    """Write the student notebooks in chapters/ from solutions/."""
+    """Write the student notebooks in chapters/, and the grader's copies, from solutions/."""
     from autograder import generate  # nbgrader takes seconds to import: only for the command that needs it
 
     generated = generate.student_notebooks()
@@ -37,7 +42,7 @@ def exercises(
         console.print("Run `make exercises`, and commit what it writes.")
         raise typer.Exit(1)
     if not changed:
-        console.print(f"{len(generated)} student notebooks are up to date")
+        console.print(f"{len(generated)} files made from solutions/ are up to date")
 
 
 @app.command()
@@ -45,20 +50,31 @@ def grade(
     submissions: Annotated[Path, typer.Argument(exists=True, help="student/NN-slug/exercise.ipynb, an nbgrader course, or a Canvas zip.")],
     out: Annotated[Path, typer.Argument(file_okay=False, help="Where grades.csv, feedback/ and all the rest go.")],
     jobs: Annotated[int, typer.Option(min=1, help="Submissions graded at the same time.")] = JOBS,
-    scheduler: Annotated[str, typer.Option(help="A dask scheduler, tcp://host:8786, whose workers grade in place of --jobs.")] = "",
+    scheduler: Annotated[str, typer.Option(help="A dask scheduler, tls://host:8786, whose workers grade in place of --jobs.")] = "",
+    tls_ca: Annotated[str, typer.Option(help="For --scheduler: the authority that signed all certificates, a PEM file.")] = "",
+    tls_cert: Annotated[str, typer.Option(help="For --scheduler: your certificate, a PEM file.")] = "",
+    tls_key: Annotated[str, typer.Option(help="For --scheduler: its key, a PEM file.")] = "",
+    unencrypted: Annotated[bool, typer.Option("--unencrypted", help="For --scheduler tcp://…: whoever reaches it is you.")] = False,
     assignment: Annotated[str, typer.Option(help="NN-slug, for a Canvas zip: its file names do not say.")] = "",
     roster: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Canvas's gradebook export, for canvas.csv.")] = None,
     db_url: Annotated[str, typer.Option(envvar="AUTOGRADER_DB_URL", help="A gradebook elsewhere, postgresql://…")] = "",
-    secret: Annotated[str, typer.Option(envvar="AUTOGRADER_SECRET", help="Makes the seeds of the checks.")] = "",
+    secret_file: SecretFile = None,
+    secret: OldSecret = "",
     seconds: Annotated[float, typer.Option(min=1, help="Of processor time for one submission; on the clock four times that.")] = 300,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Without bubblewrap: students' code can read and write what you can.")] = False,
 ) -> None:
     """Grade submissions. Stopped at any moment and started again, it goes on where it was."""
-    from autograder import runner
+    from autograder import cluster, runner
     from autograder.judging.judge import Settings
 
+    if not scheduler and (tls_ca or tls_cert or tls_key or unencrypted):
+        raise typer.BadParameter("--tls-ca, --tls-cert, --tls-key and --unencrypted are for a --scheduler")
+    remote = cluster.Remote(scheduler, tls_ca, tls_cert, tls_key, unencrypted) if scheduler else None
+    secret = _secret(secret_file, secret)
+    if not secret and not (out / keys.OWN).exists():
+        console.print(_OWN_SECRET.format(path=out / keys.OWN), style="yellow", markup=False)
     students = roster.read_text(encoding="utf-8-sig") if roster else ""
-    run = runner.Run(jobs, scheduler, secret, db_url, assignment, students, Settings(unsafe, seconds))
+    run = runner.Run(jobs, remote, secret, db_url, assignment, students, Settings(unsafe, seconds))
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), console=console) as bar:
         task = bar.add_task("Grading", total=None)
 
@@ -79,6 +95,21 @@ def grade(
     console.print(f"{len(marks)} marks: {out}/grades.csv; the class: {out}/class.html; feedback: {out}/feedback", markup=False)
 
 
+def _secret(path: Path | None, shown: str) -> str:
+    """The secret of a file or of the environment; not of the command line."""
+    try:
+        if shown:
+            raise ValueError(f"--secret would show in `ps` to everybody on this machine: use --secret-file, or {keys.VARIABLE}")
+        return keys.given(path)
+    except ValueError as error:
+        console.print(f"Error: {error}", style="red", markup=False)
+        raise typer.Exit(2) from None
+
+
+_OWN_SECRET = (
+    "Without --secret-file the seeds of the checks are made from a random secret, which is kept in {path}: whoever reads it knows what "
+    "the checks will ask."
+)
 _UNSAFE = (
     "Nothing was graded. With --unsafe, submissions run without a sandbox: one that wants to can read and change what you can, the marks "
     "of others among it. Do that only for code that you trust, or on a machine that holds nothing else."
@@ -116,12 +147,16 @@ def zoo(
 def gradescope_zip(
     assignment: Annotated[str, typer.Argument(help="NN-slug")],
     out: Annotated[Path, typer.Argument(dir_okay=False, help="Where the zip goes.")],
-    secret: Annotated[str, typer.Option(envvar="AUTOGRADER_SECRET", help="Makes the hidden checks' seeds.")] = "",
+    secret_file: SecretFile = None,
+    secret: OldSecret = "",
     pip_args: Annotated[str, typer.Option(envvar="PIP_ARGS", help="More arguments for pip in Gradescope's image.")] = "",
 ) -> None:
     """Build the zip that Gradescope takes as an autograder."""
     from autograder import gradescope as building
 
+    secret = _secret(secret_file, secret)
+    if not secret:
+        console.print("The seeds of the checks are made from a random secret in the zip; --secret-file is for one of your own.")
     try:
         building.build(assignment, out, secret, pip_args)
     except ValueError as error:

@@ -43,6 +43,8 @@ CASES = [
     Case("not utf-8", "a file in another encoding than UTF-8", "the message says so", "unreadable"),
     Case("too large", "a file of more than 100 MB, or with millions of small parts", "not read", "refused"),
     Case("link", "a link in place of a notebook or folder, wherever it points", "never followed", "refused"),
+    Case("hard link", "a file that has a second name (a hard link), which may be somebody else's notebook",
+         "not read. nbgrader copies files; grade a copy of a backup that links them (`cp -r`)", "refused"),
     Case("pipe", "a pipe or a device called exercise.ipynb", "not opened", "refused"),
     Case("folder", "a folder called exercise.ipynb", "not looked into", "refused"),
     Case("empty", "a student's folder that is empty", "a row of its own", "empty"),
@@ -52,9 +54,54 @@ CASES = [
     Case("namesakes", "two students whose names differ only in upper and lower case", "two students; the messages say so"),
 ]  # fmt: skip
 
+
+@dataclass(frozen=True)
+class Notebook:
+    """A right notebook of 10 points that somebody did something to; points and status are what it has after that."""
+
+    name: str
+    what: str
+    outcome: str
+    points: float = 10
+    status: str = "graded"
+
+
+NOTEBOOKS = [
+    Notebook("given cell extended", "imports or functions added to a given cell",
+             "the student's version is run, then the released one; the message says which cell"),
+    Notebook("given cell rewritten", "a given cell rewritten", "the same; the message says which names are as released"),
+    Notebook("given cell fails", "a given cell with a line that raises", "what stands before that line is there"),
+    Notebook("stripped and extended", "a given cell extended, and all metadata stripped", "the cell is known by half of its lines"),
+    Notebook("defined in a check", "a function or an import in a check cell", "lost, with what needs it; the message says so", 3),
+    Notebook("merged", "two solution cells merged into one", "both functions count"),
+    Notebook("in the given cell", "a solution in a given cell, its own cell deleted", "it counts"),
+    Notebook("assigned", "a solution that is assigned, f = lambda …, and all metadata stripped", "it counts"),
+    Notebook("display", "`display(…)`", "prints"),
+    Notebook("timed", "`%time`, `%timeit`, `%prun`, `%%time`, `%%timeit`, `%%capture`", "what they are about is run, once"),
+    Notebook("timed and stripped", "the same, and all metadata stripped", "the same"),
+    Notebook("await", "`await` outside a function", "works"),
+    Notebook("writefile", "`%%writefile helper.py`, then `import helper` or `%run helper.py`", "works; the file lies in an empty folder"),
+    Notebook("harmless magics", "`%matplotlib`, `%load_ext`, `%config`, `%%html`, `help?` and the like", "nothing happens"),
+    Notebook("main", "pickling, `import __main__`, `from __future__ import …`", "as in a notebook"),
+    Notebook("commands", "`!pip install x`, `%pip`, `%%bash`", "not run, with what needs it; notebook and message say so", 3),
+    Notebook("other languages", "`%%cython` and other languages", "not run, with what needs it; notebook and message say so", 3),
+    Notebook("endless cell", "a cell of the student's own that takes more than 10 seconds", "left out; the message says so"),
+    Notebook("needed endless cell", "the same, with something in it that a solution needs", "left out; the message says so", 3, "timeout"),
+    Notebook("ending cell", "a cell that ends Python", "left out; the message says so"),
+    Notebook("failing cell", "a cell that raises", "the other cells are run; the message says so where points are missing"),
+    Notebook("nothing written", "nothing is written", "each task is named once", 0),
+    Notebook("one task left", "one task is not written", "it is named once", 6),
+]  # fmt: skip
+
 HEAD = "| what comes in | outcome | status |\n|---|---|---|\n"
+NOTEBOOK_HEAD = "| what a student did to a notebook of 10 points | outcome | points |\n|---|---|---|\n"
 
 
 def table() -> str:
-    """The table as the guide shows it."""
+    """The table of what comes in, as the guide shows it."""
     return HEAD + "".join(f"| {case.comes_in} | {case.outcome} | `{case.status}` |\n" for case in CASES)
+
+
+def notebooks() -> str:
+    """The table of notebooks, as the guide shows it."""
+    return NOTEBOOK_HEAD + "".join(f"| {case.what} | {case.outcome} | {case.points:g} |\n" for case in NOTEBOOKS)

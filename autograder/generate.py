@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -11,11 +12,16 @@ CHAPTERS = course.ROOT / "chapters"
 
 
 def student_notebooks() -> dict[Path, str]:
-    """{path in chapters/: text} of every student notebook. nbgrader works in a temporary folder, never in chapters/, whose other
-    files it would delete."""
+    """{path: text} of every student notebook, in chapters/ and in `course.RELEASED`, and of `course.MADE_FROM`. nbgrader works in a
+    temporary folder, never in chapters/, whose other files it would delete."""
     with tempfile.TemporaryDirectory() as folder:
-        released = course.make_course(Path(folder), gradebook=False)
-    return {CHAPTERS / name / f"{course.NOTEBOOK}.ipynb": course.text(notebook) for name, notebook in released.items()}
+        made = {name: course.text(notebook) for name, notebook in course.make_course(Path(folder), gradebook=False).items()}
+    digests = {name: course.source_digest(name) for name in made}
+    return {
+        **{CHAPTERS / name / f"{course.NOTEBOOK}.ipynb": text for name, text in made.items()},
+        **{course.RELEASED / f"{name}.ipynb": text for name, text in made.items()},
+        course.MADE_FROM: json.dumps(digests, indent=1) + "\n",
+    }
 
 
 def outdated(generated: dict[Path, str]) -> list[Path]:

@@ -14,11 +14,11 @@ from autograder import files
 
 # What can become of a submission, and what the instructor reads about it.
 STATUS = {
-    "graded": "every cell was run",
+    "graded": "the checks were made",
     "timeout": "some code did not end in time; what passed has its points",
     "crashed": "some code ended the Python process; what passed before has its points",
     "unreadable": "the file is no notebook",
-    "refused": "the file was not read: a link, a pipe, a folder, or too large",
+    "refused": "the file was not read: a link (hard ones too), a pipe, a folder, or too large",
     "missing": "the assignment's folder has no notebook that could be meant",
     "unknown": "the folder is called like no assignment",
     "misplaced": "a file lies where a folder should be",

@@ -13,25 +13,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from distributed import Client, LocalCluster, as_completed
+from distributed import as_completed
 from nbformat import NotebookNode
 
-from autograder import course
+from autograder import cluster, course, keys
 from autograder.intake import folders
 from autograder.intake.submission import Submission
 from autograder.judging import sandbox
 from autograder.judging.judge import Exercise, Job, Judge, Settings, released
 from autograder.marks import Ledger, Mark
-from autograder.outputs import writing
 
 
 @dataclass(frozen=True)
 class Run:
-    """How to grade. secret: what seeds are made from; scheduler: a dask scheduler's address, in place of `jobs` workers here;
-    db_url: a gradebook other than course/gradebook.db; assignment, roster: see `folders.collect` and `writing.everything`."""
+    """How to grade. secret: what seeds are made from, without one the folder's own; scheduler: whose workers grade in place of `jobs`
+    here; db_url: a gradebook other than course/gradebook.db; assignment, roster: see `folders.collect`, `writing.everything`."""
 
     jobs: int = 2
-    scheduler: str = ""
+    scheduler: cluster.Remote | None = None
     secret: str = ""
     db_url: str = ""
     assignment: str = ""
@@ -50,14 +49,18 @@ def grade(source: Path, out: Path, run: Run = Run(), progress: Callable[[Mark, i
 
     Raises:
         NoSandbox: before anything is done.
-        ValueError: if `source` cannot be read as submissions.
+        ValueError: if `source` cannot be read as submissions, or the scheduler is not to be talked to.
     """
-    if not run.judge.unsafe and not run.scheduler and sandbox.unavailable():
+    if run.scheduler:
+        run.scheduler.security()
+    elif not run.judge.unsafe and sandbox.unavailable():
         raise NoSandbox(sandbox.unavailable())
     with tempfile.TemporaryDirectory(prefix="unpacked-") as unpacked:
-        found = folders.collect(source, course.assignments(), run.assignment, Path(unpacked))
-        wanted = sorted({s.assignment for s in found if s.path})
-        exercises = {name: Exercise(name, released(name), run.secret) for name in wanted}
+        known = course.assignments()
+        found = folders.collect(source, known, run.assignment, Path(unpacked))
+        wanted = sorted({s.assignment for s in found}.intersection(known))  # those that nobody handed in have their maximum, too
+        secret = run.secret or keys.own(out)
+        exercises = {name: Exercise(name, released(name), secret) for name in wanted}
         ledger, marks, todo = Ledger(out / "marks"), [], []
         for one in found:
             exercise = exercises.get(one.assignment)
@@ -89,24 +92,13 @@ def judged(jobs: Sequence[Job], run: Run) -> Iterator[Mark]:
     """The marks of all jobs, as they come. Whatever becomes of a worker, each job has one."""
     if not jobs:
         return
-    with _client(run, len(jobs)) as client:
+    with cluster.elsewhere(run.scheduler) if run.scheduler else cluster.workers(min(run.jobs, len(jobs))) as client:
         futures = {client.submit(_judge, job, run.judge, pure=False, retries=1): job for job in jobs}
         for future in as_completed(futures):
             job = futures.pop(future)
             error = future.exception()
             yield future.result() if error is None else job.nothing("error", f"{type(error).__name__}: {error}"[:500])
             future.release()
-
-
-@contextlib.contextmanager
-def _client(run: Run, most: int) -> Iterator[Client]:
-    if run.scheduler:
-        with Client(run.scheduler) as client:
-            yield client
-        return
-    usual = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "memory_limit": 0, "silence_logs": "ERROR"}
-    with LocalCluster(n_workers=min(run.jobs, most), **usual) as cluster, Client(cluster) as client:
-        yield client
 
 
 _judges: dict[Settings, Judge] = {}  # a worker's own
@@ -130,6 +122,8 @@ def _judge(job: Job, settings: Settings) -> Mark:
 
 def write(marks: list[Mark], out: Path, release: dict[str, NotebookNode], found: list[Submission], run: Run) -> None:
     """All outputs; the nbgrader course and its gradebook are made where they are missing."""
+    from autograder.outputs import writing  # brings nbgrader, which takes seconds to import: with the marks there
+
     missing = [name for name in release if not (out / "course" / "release" / name).is_dir()]
     if missing:
         course.make_course(out / "course", missing)

@@ -49,7 +49,7 @@ def observe(case: zoo.Case, seeds: Sequence[int]) -> dict:
 
 def students_seeds(assignment: str, start: int, stop: int) -> list[int]:
     """As the grader makes them of a secret and a name."""
-    return [verdicts.exercise(assignment).seed(f"student-{number}") for number in range(start, stop)]
+    return [verdicts.exercise(assignment).seed(f"student-{number}", "") for number in range(start, stop)]
 
 
 def repeat(cases: Sequence[zoo.Case], runs: int, jobs: int, folder: Path) -> dict[zoo.Case, list[dict]]:

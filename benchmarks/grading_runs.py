@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from autograder import course
+from autograder import course, keys
 from autograder.intake.submission import NOTEBOOK
 from benchmarks.grading_class import ASSIGNMENT
 
@@ -35,9 +35,10 @@ def marks_in(out: Path) -> dict[str, int]:
 @contextlib.contextmanager
 def started(submitted: Path, out: Path, jobs: int) -> Iterator[subprocess.Popen]:
     """`python -m autograder grade`, with a process group of its own that does not outlive the block."""
-    command = [sys.executable, "-m", "autograder", "grade", str(submitted), str(out), "--jobs", str(jobs), "--secret", SECRET]
+    command = [sys.executable, "-m", "autograder", "grade", str(submitted), str(out), "--jobs", str(jobs)]
+    environment = os.environ | {keys.VARIABLE: SECRET}
     with out.with_suffix(".log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=course.ROOT, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(command, cwd=course.ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
         yield process
         if process.poll() not in (None, 0, -signal.SIGKILL):

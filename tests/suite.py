@@ -18,12 +18,12 @@ def group(item) -> str:
 
 
 def part(item) -> str:
-    """What is never cut apart in turns: a test with all its parameters, or a file whose tests follow each other."""
-    return item.path.name if item.get_closest_marker("in_order") else f"{item.path.name}::{item.originalname}"
+    """What is never cut apart in turns: a test, or a file whose tests go on from each other."""
+    return item.path.name if item.get_closest_marker("in_order") else item.nodeid
 
 
 def parts(items) -> list[list]:
-    """The long tests in PARTS parts. Each test stands in one of them, so that in PARTS days all have run."""
+    """The long tests in PARTS parts, each in one of them; those that differ in a parameter alone stand in different ones."""
     long = [item for item in items if item.get_closest_marker("slow")]
     named = sorted({part(item) for item in long})
     return [[item for item in long if named.index(part(item)) % PARTS == number] for number in range(PARTS)]

@@ -1,7 +1,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from specdec import cli
+from specdec import commands
 from specdec.cli import app
 from specdec.methods import HEADS, METHODS, weights_of
 
@@ -24,7 +24,7 @@ def test_generate_compares_with_plain_decoding(drafter):
 @pytest.mark.parametrize("drafter", [*METHODS, "eagle-2+prompt-lookup"])
 def test_every_method_compares_with_plain_decoding(drafter, smollm2, monkeypatch):
     """In forwards of one width the two texts are equal in the default precision, whatever the heads guess."""
-    monkeypatch.setattr(cli, "load_model", lambda *_: smollm2)
+    monkeypatch.setattr(commands, "load_model", lambda *_: smollm2)
     result = run("generate", "one two three one two three one two", "--drafter", drafter, "--compare", "--max-new-tokens", 6,
                  "--width", 12, "--k", 3, "--layers", 2)  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -43,7 +43,7 @@ def test_every_method_compares_with_plain_decoding(drafter, smollm2, monkeypatch
     (("--drafter", "lookahead", "--pool", -1), "pool must be >= 0, got -1"),
 ])  # fmt: skip
 def test_a_method_that_cannot_be_built_is_named(arguments, message, smollm2, monkeypatch):
-    monkeypatch.setattr(cli, "load_model", lambda *_: smollm2)
+    monkeypatch.setattr(commands, "load_model", lambda *_: smollm2)
     result = run("generate", "x", *arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())

@@ -16,6 +16,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from setuptools.discovery import PEP420PackageFinder
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMED_FOR_CONDA = {"jupyter-book", "jupyterlab", "numpy", "scipy", "torch", "matplotlib", "nbgrader"}
@@ -62,6 +63,15 @@ def closure(markers: bool) -> dict[str, list[Requirement]]:
             if applies or (not markers and "extra" not in str(marker)):
                 todo.append(needed)
     return asked
+
+
+def test_the_wheel_has_every_package_but_the_zoo():
+    """The zoo's right solutions, and what lies beside them."""
+    find = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]["find"]
+    packages = {name.replace(".", "/") for name in PEP420PackageFinder.find(str(ROOT), **find)}
+    assert not {name for name in packages if "zoo" in name or "solutions" in name}
+    code = {path.parent.relative_to(ROOT).as_posix() for top in ("specdec", "autograder") for path in (ROOT / top).rglob("*.py")}
+    assert {name for name in code if not name.startswith("autograder/zoo")} <= packages
 
 
 def test_pins_are_exact():

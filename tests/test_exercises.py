@@ -6,6 +6,7 @@ import re
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell
 
 from autograder import course, generate, zoo
 
@@ -35,6 +36,23 @@ def leaks(text, assignment):
 
 def test_committed_notebooks_are_what_their_sources_generate(generated):
     assert [str(path) for path in generate.outdated(generated)] == []
+
+
+@pytest.mark.parametrize("assignment", course.assignments())
+def test_what_is_graded_is_the_committed_copy_until_its_source_changes(generated, assignment, tmp_path, monkeypatch):
+    course.released.cache_clear()
+    monkeypatch.setattr(course, "make_course", lambda *_args, **_kwargs: pytest.fail("made anew, though nothing changed"))
+    assert course.released(assignment) == generated[generate.CHAPTERS / assignment / "exercise.ipynb"]
+    monkeypatch.undo()
+    course.released.cache_clear()
+    source = tmp_path / assignment / "exercise.py"
+    source.parent.mkdir()
+    text = (course.SOLUTIONS / assignment / "exercise.py").read_text(encoding="utf-8")
+    source.write_text(text + "\n# %% [markdown]\n# Changed.\n", encoding="utf-8")
+    monkeypatch.setattr(course, "SOLUTIONS", tmp_path)
+    changed = course.released(assignment)
+    course.released.cache_clear()
+    assert "Changed." in changed, "a source that was changed must be graded as it is"
 
 
 def test_generation_is_the_same_from_run_to_run(generated):
@@ -114,7 +132,10 @@ def test_the_solved_notebook_runs_from_top_to_bottom(assignment):
 @pytest.mark.parametrize("assignment", course.assignments())
 def test_the_untouched_notebook_fails_with_short_advice(generated, assignment):
     executed = notebook(generated, assignment)
+    executed.cells.insert(0, new_code_cell("!true"))
     NotebookClient(executed, timeout=90, kernel_name="python3", allow_errors=True).execute()
+    printed = [output.get("text", "") for cell in executed.cells for output in cell.get("outputs", [])]
+    assert sum("grading runs no command" in text for text in printed) == 1, "what grading leaves out is said once"
     graded = [output for is_graded, output in errors(executed) if is_graded]
     assert len(graded) == len(zoo.checks(assignment))
     for output in graded:

@@ -9,10 +9,10 @@ import time
 
 import psutil
 import pytest
-from distributed import LocalCluster
+from distributed import LocalCluster, Security
 from typer.testing import CliRunner
 
-from autograder import course, marks, runner, zoo
+from autograder import cluster, course, keys, marks, runner, zoo
 from autograder.__main__ import app
 from autograder.intake.submission import NOTEBOOK
 from autograder.judging import sandbox
@@ -98,7 +98,7 @@ def test_everything_is_there(graded):
 def test_a_second_run_judges_nothing_and_changes_nothing(graded, submitted, monkeypatch):
     found, out, _ = graded
     before = (out / "grades.csv").read_bytes()
-    monkeypatch.setattr(runner, "_client", lambda *_: pytest.fail("a submission was judged twice"))
+    monkeypatch.setattr(cluster, "workers", lambda *_: pytest.fail("a submission was judged twice"))
     assert runner.grade(submitted, out, run()) == found
     assert (out / "grades.csv").read_bytes() == before
 
@@ -128,6 +128,15 @@ def test_a_resubmission_is_graded_and_nothing_else(submitted, tmp_path, monkeypa
     assert [job.student for job in judged] == ["a"]
 
 
+def test_what_nobody_handed_in_has_its_maximum(tmp_path):
+    """And its row for Canvas: the only student's folder has no notebook."""
+    (tmp_path / "in" / "ada" / B).mkdir(parents=True)
+    (mark,) = runner.grade(tmp_path / "in", tmp_path / "out", run())
+    assert (mark.score, mark.max_score, mark.status) == (0, 10, "missing")
+    rows = list(csv.reader((tmp_path / "out" / "canvas.csv").read_text(encoding="utf-8").splitlines()))
+    assert [(row[0].strip(), row[-1]) for row in rows] == [("Student", B), ("Points Possible", "10"), ("ada", "0")]
+
+
 def test_a_mark_that_was_damaged_is_made_again(tmp_path):
     folder, out = tmp_path / "in", tmp_path / "out"
     hand_in(folder, "a", solved(B), B)
@@ -140,18 +149,20 @@ def test_a_mark_that_was_damaged_is_made_again(tmp_path):
 
 def test_another_machine_s_workers_give_the_same_marks(graded, submitted, tmp_path):
     found, _, _ = graded
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs="ERROR") as cluster:
-        again = runner.grade(submitted, tmp_path, run(scheduler=cluster.scheduler_address))
+    security = Security.temporary()
+    for name, text in [("ca", security.tls_ca_file), ("cert", security.tls_client_cert), ("key", security.tls_client_key)]:
+        (tmp_path / name).write_text(text)
+    usual = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "dashboard_address": None, "silence_logs": "ERROR"}
+    with LocalCluster(security=security, **usual) as there:
+        remote = cluster.Remote(there.scheduler_address, *(str(tmp_path / name) for name in ("ca", "cert", "key")))
+        again = runner.grade(submitted, tmp_path / "out", run(scheduler=remote))
     assert scores(again) == scores(found)
 
 
-@pytest.mark.parametrize(("jobs", "submissions", "workers"), [(1, 9, 1), (3, 9, 3), (3, 1, 1)])
-def test_there_are_as_many_workers_as_jobs_and_no_more_than_submissions(jobs, submissions, workers):
-    with runner._client(run(jobs=jobs), submissions) as client:
-        assert len(client.nthreads()) == workers
+COMMAND = [sys.executable, "-m", "autograder", "grade", *(["--unsafe"] if JUDGE.unsafe else [])]
 
 
-COMMAND = [sys.executable, "-m", "autograder", "grade", "--secret", "s", *(["--unsafe"] if JUDGE.unsafe else [])]
+ENVIRONMENT = os.environ | {keys.VARIABLE: "s"}
 
 
 def family(process):
@@ -164,7 +175,7 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(submitted, graded, tmp_pat
     _, whole, _ = graded
     ledger = tmp_path / "marks"
     for expected in (1, 2, 3):
-        process = subprocess.Popen([*COMMAND, str(submitted), str(tmp_path)], cwd=course.ROOT, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen([*COMMAND, str(submitted), str(tmp_path)], cwd=course.ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 300
         while len(list(ledger.glob("[!.]*.json"))) < expected:
             assert process.poll() is None, "the run ended before it could be killed"
@@ -176,7 +187,7 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(submitted, graded, tmp_pat
         _, alive = psutil.wait_procs(workers, timeout=30)
         assert not alive, f"left running: {alive}"
     kept = {path: path.stat().st_mtime_ns for path in ledger.glob("[!.]*.json")}
-    subprocess.run([*COMMAND, str(submitted), str(tmp_path)], cwd=course.ROOT, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run([*COMMAND, str(submitted), str(tmp_path)], cwd=course.ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
     assert (tmp_path / "grades.csv").read_bytes() == (whole / "grades.csv").read_bytes()
     assert {path: path.stat().st_mtime_ns for path in kept} == kept, "a finished mark was made again"
 
@@ -215,6 +226,72 @@ def test_a_zip_without_its_assignment_is_a_clear_error(tmp_path):
     result = CliRunner().invoke(app, ["grade", str(tmp_path / "submissions.zip"), str(tmp_path / "out"), *unsafe])
     assert result.exit_code == 2
     assert "assignment" in result.output
+
+
+# -- the secret --------------------------------------------------------------------------------------------------------
+
+
+def invoke(*arguments, **environment):
+    unsafe = ["--unsafe"] if JUDGE.unsafe else []
+    result = CliRunner().invoke(app, ["grade", *map(str, arguments), *unsafe], env={keys.VARIABLE: None} | environment)
+    return result.exit_code, " ".join(result.output.split())
+
+
+@pytest.fixture
+def seeds(tmp_path, monkeypatch):
+    """Grades one submission in a folder; gives the seed that its checks got, and what was printed. Nothing is judged."""
+    hand_in(tmp_path / "in", "a", solved(B), B)
+
+    monkeypatch.setattr(runner, "write", lambda *_: None)
+
+    def grade(*arguments, **environment):
+        got = []
+        monkeypatch.setattr(runner, "judged", lambda jobs, run: (job.nothing("error", str(got.append(job.seed))) for job in jobs))
+        code, shown = invoke(tmp_path / "in", *arguments, **environment)
+        assert code == 0, shown
+        return got[0], shown
+
+    return grade
+
+
+def test_without_a_secret_a_run_makes_its_own_says_so_once_and_keeps_it(seeds, tmp_path):
+    first, told = seeds(tmp_path / "one")
+    path = tmp_path / "one" / keys.OWN
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len(path.read_text().strip()) == 64
+    assert "a random secret" in told
+    again, told = seeds(tmp_path / "one")
+    assert again == first, "a run that goes on must give the same marks"
+    assert "random secret" not in told
+    assert seeds(tmp_path / "two")[0] != first, "a seed that needs no secret can be computed by anybody"
+    path.chmod(0o644)
+    assert "chmod 600" in invoke(tmp_path / "in", tmp_path / "one")[1]
+
+
+def test_a_secret_comes_from_a_file_or_the_environment(seeds, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("s3cret\n")
+    file.chmod(0o600)
+    first, told = seeds(tmp_path / "one", "--secret-file", file)
+    assert "random secret" not in told
+    assert not (tmp_path / "one" / keys.OWN).exists()
+    assert seeds(tmp_path / "two", AUTOGRADER_SECRET="s3cret")[0] == first != seeds(tmp_path / "three", AUTOGRADER_SECRET="other")[0]
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path):
+    (tmp_path / "in").mkdir()
+    code, told = invoke(tmp_path / "in", tmp_path / "out", "--secret", "s3cret")
+    assert (code, "--secret-file" in told, "ps" in told) == (2, True, True)
+    file = tmp_path / "file"
+    file.write_text("s3cret")
+    file.chmod(0o644)
+    code, told = invoke(tmp_path / "in", tmp_path / "out", "--secret-file", file)
+    assert (code, "chmod 600" in told) == (2, True)
+    file.write_text(" \n")
+    file.chmod(0o600)
+    code, told = invoke(tmp_path / "in", tmp_path / "out", "--secret-file", file)
+    assert (code, "no secret in it" in told) == (2, True)
+    assert not (tmp_path / "out").exists(), "nothing may be written before it refuses"
 
 
 def test_every_status_that_a_mark_can_have_is_explained():

@@ -25,7 +25,7 @@ class Judge:
     def close(self):
         pass
     def judge(self, job):
-        text = "".join(source for _, source in job.cells)
+        text = "".join(cell.source for cell in job.cells)
         if "raise RuntimeError" in text:
             raise RuntimeError("the judge broke")
         if "exit()" in text:
@@ -78,7 +78,7 @@ def test_the_zip_has_the_scripts_at_its_root_and_no_solution(archive):
         names = content.namelist()
         modes = {name: content.getinfo(name).external_attr >> 16 & 0o777 for name in names}
         texts = {name: content.read(name) for name in names}
-    assert {"setup.sh", "run_autograder", "pyproject.toml", "constraints.txt", f"chapters/{A}/exercise.ipynb"} <= set(names)
+    assert {"setup.sh", "run_autograder", "pyproject.toml", "constraints.txt", f"autograder/released/{A}.ipynb"} <= set(names)
     assert modes["setup.sh"] == modes["run_autograder"] == 0o755
     assert modes[gradescope.SECRET] == 0o600
     assert not [name for name in names if name.startswith(("solutions/", "autograder/zoo/", "tests/")) or "__pycache__" in name]
@@ -121,7 +121,7 @@ def test_a_submission_is_graded_in_a_clean_folder(container):
 def test_what_a_student_must_not_read_is_closed(container):
     submit(container)
     run(container)
-    closed = ["results", "submission", "source/secret", "source/chapters", "source/autograder/checks", f"source/{REAL_JUDGE}"]
+    closed = ["results", "submission", "source/secret", "source/autograder/released", "source/autograder/checks", f"source/{REAL_JUDGE}"]
     assert {name: (container / name).stat().st_mode & 0o077 for name in closed} == dict.fromkeys(closed, 0)
     assert (container / "source" / "autograder" / "inside" / "wire.py").stat().st_mode & 0o004, "the student's side must find its code"
 
@@ -148,6 +148,7 @@ def test_there_is_always_a_result(files, status, told, tmp_path, monkeypatch):
     assert mark.status == status
     assert told in result["output"]
     assert result["score"] == mark.score
+    assert sum(test["max_score"] for test in result["tests"]) == (2 if status == "graded" else 10), "the maximum is the exercise's"
     assert "the judge broke" not in json.dumps(result), "what broke is the instructor's to read"
 
 
@@ -180,7 +181,7 @@ def test_the_real_judge_where_bubblewrap_cannot_run(container, tmp_path):
     (tmp_path / "bin" / "bwrap").write_text("#!/bin/sh\necho 'no user namespaces' >&2; exit 1\n")
     (tmp_path / "bin" / "bwrap").chmod(0o755)
     shutil.copy(course.ROOT / REAL_JUDGE, container / "source" / REAL_JUDGE)
-    release = nbformat.read(course.ROOT / "chapters" / A / "exercise.ipynb", as_version=4)
+    release = nbformat.read(course.RELEASED / f"{A}.ipynb", as_version=4)
     notebook = zoo.filled(A, release)
     solution = next(cell for cell in notebook.cells if cell.id == "accept-or-reject")
     solution.source = SPY.format(root=str(container)) + solution.source.replace("    return", "    spy()\n    return")

@@ -296,8 +296,17 @@ def test_marks_are_right_wherever_submissions_come_from(term):
 def test_the_options_are_listed(term):
     told = term.run("Options")
     named = set(re.findall(r"`(--[\w-]+)", under("Options")))
-    assert named >= {"--jobs", "--secret"}
+    assert named >= {"--jobs", "--tls-ca"}
     assert {option for option in named if option not in told} == set(), "the guide names an option that the command does not have"
+
+
+def test_a_secret_of_one_s_own_is_taken(term):
+    term.run("A secret")
+    put(term.project / "in" / "ada" / A / NOTEBOOK, "no notebook")
+    (variable,) = re.findall(r"`(SECRET_FILE=.+?)`", under("A secret"))
+    told = term.sh(f"make grade SUBMISSIONS=in OUT=graded/secret {variable}")
+    assert "unreadable" in told
+    assert not (term.project / "graded" / "secret" / "secret").exists(), "a run that is given a secret makes none"
 
 
 def test_what_there_is_to_look_at(term):
@@ -353,5 +362,5 @@ def test_gradescope_s_zip_is_built(term):
     term.run("Gradescope")
     with zipfile.ZipFile(term.project / "autograder.zip") as archive:
         names = set(archive.namelist())
-    assert {"setup.sh", "run_autograder", f"chapters/{A}/{NOTEBOOK}"} <= names
+    assert {"setup.sh", "run_autograder", f"autograder/released/{A}.ipynb"} <= names
     assert not [name for name in names if "solutions" in name or "zoo" in name]

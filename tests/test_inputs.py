@@ -1,10 +1,12 @@
 """Submissions as they really come: every case of the table in `autograder/cases.py` is made here, and has the outcome that it says."""
 
+import ast
 import json
 import os
 import stat
 import time
 import zipfile
+from graphlib import TopologicalSorter
 
 import nbformat
 import pytest
@@ -140,6 +142,13 @@ def linked(folder):
     return inside
 
 
+def hard_linked(folder):
+    theirs = put(folder / "outside", "theirs.ipynb")
+    (folder / "in" / "ada" / A).mkdir(parents=True)
+    os.link(theirs, folder / "in" / "ada" / A / NOTEBOOK)
+    return folder / "in"
+
+
 def pipe(folder):
     (folder / "ada" / A).mkdir(parents=True)
     os.mkfifo(folder / "ada" / A / NOTEBOOK)
@@ -189,6 +198,7 @@ MADE = {
     "not utf-8": lambda folder: hand_in(folder, RIGHT.replace("Exercise", "Übung").encode("latin-1", "replace")),
     "too large": too_large,
     "link": linked,
+    "hard link": hard_linked,
     "pipe": pipe,
     "folder": directory(f"ada/{A}/{NOTEBOOK}"),
     "empty": directory("ada"),
@@ -217,6 +227,7 @@ SAYS = {
     "not utf-8": "not JSON (UnicodeDecodeError",
     "too large": "at most 100 are read",
     "link": "is a link",
+    "hard link": "exercise.ipynb is a hard link",
     "pipe": "exercise.ipynb is a pipe",
     "folder": "exercise.ipynb is a folder",
     "unknown": "did you mean 02-rejection-rule?",
@@ -279,9 +290,25 @@ def test_a_right_notebook_stays_right_through_every_editor(tmp_path):
         assert notes == []
 
 
-def test_the_guide_shows_the_table():
+def test_the_guide_shows_the_tables():
     guide = (course.ROOT / "appendices" / "instructor.md").read_text(encoding="utf-8")
-    assert cases.table() in guide, "put the output of `python -c 'from autograder import cases; print(cases.table())'` into the guide"
+    for table in ("table", "notebooks"):
+        command = f"python -c 'from autograder import cases; print(cases.{table}())'"
+        assert getattr(cases, table)() in guide, f"put the output of `{command}` into the guide"
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """Intake knows nothing of judging, and no import waits in a function for its cycle to be over."""
+    files = {path: path.relative_to(course.ROOT).with_suffix("").parts for path in (course.ROOT / "autograder").rglob("*.py")}
+    modules = {".".join(parts).removesuffix(".__init__"): path for path, parts in files.items() if "zoo" not in parts}
+    imports = {}
+    for module, path in modules.items():
+        nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
+        named = [(f"{node.module}.{alias.name}", node.module) for node in nodes for alias in node.names]
+        imports[module] = {inner if inner in modules else outer for inner, outer in named} & modules.keys()
+    assert len(tuple(TopologicalSorter(imports).static_order())) == len(modules)
+    outer = ("autograder.judging", "autograder.outputs", "autograder.runner", "autograder.gradescope", "autograder.marks")
+    assert not [(m, name) for m in modules if m.startswith("autograder.intake") for name in imports[m] if name.startswith(outer)]
 
 
 def test_fifty_megabytes_are_read_in_seconds(tmp_path):

@@ -166,7 +166,10 @@ def test_what_holds_none_is_refused(probs):
         lent.as_floats(probs)
 
 
-def test_the_branches_behind_one_come_in_the_order_of_an_enumeration():
+@pytest.mark.parametrize("numbers", [1, 2])
+def test_the_branches_behind_one_come_in_the_order_of_an_enumeration(numbers):
+    cells = lent.Cells(6, numbers)
+
     def program(rng):
         first = rng.categorical([0.5, 0.25, 0.0, 0.25])
         return first, rng.categorical([0.0, 0.5, 0.25, 0.0, 0.25]), rng.uniform() if first == 1 else None
@@ -175,14 +178,14 @@ def test_the_branches_behind_one_come_in_the_order_of_an_enumeration():
 
     def enumerated(choose):
         asked.append(list(choose.script))
-        return program(stepping.Enumeration(choose))
+        return program(stepping.Enumeration(choose, cells))
 
     law(enumerated)
     for start in (0, 1, 5, len(asked) - 1):  # the judge may begin anywhere
         scripts, went = [asked[start]], []
         while scripts:
             script = scripts.pop()
-            rng = lent.Scripted(script)
+            rng = lent.Scripted(script, cells)
             program(rng)
             scripts += [later for later in rng.behind() if not went or len(later) > len(script)]
             went.append(script)
@@ -442,10 +445,13 @@ def test_a_stub_is_not_written_yet(judge):
     assert found.score == 0
 
 
-def test_seeds_are_the_student_s_and_the_secret_s():
-    exercise = verdicts.exercise(A)
-    assert exercise.seed("a") == exercise.seed("a") != exercise.seed("b")
-    assert exercise.seed("a") != Exercise(A, exercise.release, "another").seed("a")
+def test_seeds_are_the_student_s_the_submission_s_and_the_secret_s():
+    exercise, first = verdicts.exercise(A), verdicts.exercise(A).seed("a", "1")
+    assert exercise.seed("a", "1") == first != exercise.seed("b", "1")
+    assert first != exercise.seed("a", "2"), "the seed on a page must not help who hands in once more"
+    assert first != Exercise(A, exercise.release, "another").seed("a", "1")
+    handed_in = [course.text(released(A)).encode(), course.text(zoo.filled(A, released(A))).encode()]
+    assert len({exercise.job("a", content).seed for content in handed_in}) == 2
 
 
 def test_a_version_changes_with_what_can_change_a_mark(monkeypatch):
@@ -466,7 +472,8 @@ def test_no_canary_comes_out_and_no_file_goes_in(tmp_path, monkeypatch, judge):
     canary = "CANARY-" + os.urandom(8).hex()
     places = [course.ROOT / "solutions" / "canary.txt", course.ROOT / "autograder" / "checks" / "canary.txt", tmp_path / "gradebook.db"]
     monkeypatch.setenv("SPECDEC_CANARY", canary)
-    monkeypatch.setattr(importlib.import_module("autograder.checks.02_rejection_rule"), "PAIRS", 200)  # the marks do not matter here
+    few = dict.fromkeys(range(4), 50)  # the marks do not matter here
+    monkeypatch.setattr(importlib.import_module("autograder.checks.02_rejection_rule"), "TEXTS", few)
     readers = ("reads_solutions", "reads_gradebook", "reads_environment", "reads_parent", "reads_objects", "writes_results", "pickles")
     cases = [case for case in zoo.cases("cheat") if case.path.stem in readers]
     assert len(cases) == len(readers)

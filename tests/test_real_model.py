@@ -1,5 +1,7 @@
 """SmolLM2-135M: the same numbers as an independent implementation, and the same text with and without speculation."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from prompts import PROMPTS
@@ -22,13 +24,25 @@ def reference():
     return transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
 
 
-@pytest.fixture(scope="module")
-def plain_greedy(smollm2_float32):
-    """200 tokens for each of the ten prompts, as one batch."""
-    return [run.tokens for run in generate(smollm2_float32, PROMPTS, None, GREEDY, max_new_tokens=200)]
+@dataclass(frozen=True)
+class Texts:
+    """Some of the ten prompts, each with `length` greedy tokens in float32, made as one batch without speculation."""
+
+    prompts: list[str]
+    length: int
+    plain: list[list[int]]
 
 
-@pytest.mark.slow
+SHORT, LONG = (PROMPTS[5:8], 16), (PROMPTS, 200)  # the three repeat themselves, so that prompt lookup has something to find
+
+
+@pytest.fixture(scope="module", params=[SHORT, pytest.param(LONG, marks=pytest.mark.slow)], ids=["short", "long"])
+def texts(request, smollm2_float32):
+    prompts, length = request.param
+    runs = generate(smollm2_float32, prompts, None, GREEDY, max_new_tokens=length)
+    return Texts(prompts, length, [run.tokens for run in runs])
+
+
 @torch.inference_mode()
 def test_logits_equal_transformers(smollm2_float32, reference):
     for prompt in PROMPTS:
@@ -37,42 +51,39 @@ def test_logits_equal_transformers(smollm2_float32, reference):
         assert (ours - reference(ids).logits).abs().max() <= 1e-3
 
 
-@pytest.mark.slow
 @torch.inference_mode()
-def test_plain_greedy_text_equals_transformers(smollm2_float32, reference, plain_greedy):
-    ids = [torch.tensor(smollm2_float32.tokenizer.encode(prompt)) for prompt in PROMPTS]
+def test_plain_greedy_text_equals_transformers(smollm2_float32, reference, texts):
+    ids = [torch.tensor(smollm2_float32.tokenizer.encode(prompt)) for prompt in texts.prompts]
     batch = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_side="left")  # all prompts at once: the weights are read once
     mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in ids], batch_first=True, padding_side="left")
-    options = {"max_new_tokens": 200, "min_new_tokens": 200, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    options = {"max_new_tokens": texts.length, "min_new_tokens": texts.length, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
     theirs = reference.generate(batch, attention_mask=mask, **options)[:, batch.shape[1] :].tolist()
-    for prompt, ours, other in zip(PROMPTS, plain_greedy, theirs, strict=True):
+    for prompt, ours, other in zip(texts.prompts, texts.plain, theirs, strict=True):
         assert other == ours, prompt
 
 
-@pytest.mark.slow
-def test_speculation_keeps_the_greedy_text(smollm2_float32, plain_greedy):
+def test_speculation_keeps_the_greedy_text(smollm2_float32, texts):
     """Prompt by prompt, each alone."""
-    accepted = 0
-    for prompt, plain in zip(PROMPTS, plain_greedy, strict=True):
-        run = generate(smollm2_float32, prompt, PromptLookup(3, 8), GREEDY, max_new_tokens=60)
-        assert run.tokens == plain[:60], prompt
+    accepted, length = 0, min(60, texts.length)
+    for prompt, plain in zip(texts.prompts, texts.plain, strict=True):
+        run = generate(smollm2_float32, prompt, PromptLookup(3, 8), GREEDY, max_new_tokens=length)
+        assert run.tokens == plain[:length], prompt
         accepted += run.stats.accepted
-    assert accepted > 20, "hardly anything was accepted, so hardly anything was tested"
+    assert accepted > len(texts.prompts), "hardly anything was accepted, so hardly anything was tested"
 
 
-# Small trees: the heads are random, so that nearly all of a tree is there to be rejected.
+# Small trees: where the heads are random, nearly all of a tree is there to be rejected.
 SMALL = Settings(k=3, layers=2, tree=(1, 2), depth=2, beam=2, budget=3, ngram=2, window=1, pool=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", [*METHODS, "eagle-3+prompt-lookup"])
-def test_every_method_keeps_2000_greedy_tokens_as_a_batch(smollm2_float32, plain_greedy, method):
-    runs = generate(smollm2_float32, PROMPTS, build(method, smollm2_float32, SMALL), GREEDY, max_new_tokens=200)
-    for prompt, run, plain in zip(PROMPTS, runs, plain_greedy, strict=True):
+def test_every_method_keeps_the_greedy_tokens_of_a_batch(smollm2_float32, texts, method):
+    runs = generate(smollm2_float32, texts.prompts, build(method, smollm2_float32, SMALL), GREEDY, max_new_tokens=texts.length)
+    for prompt, run, plain in zip(texts.prompts, runs, texts.plain, strict=True):
         assert run.tokens == plain, prompt
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # tests/test_cli.py has the same with fewer tokens
 @pytest.mark.parametrize("method", [*METHODS, "eagle-3+prompt-lookup"])
 def test_a_width_keeps_the_text_of_every_method_in_bfloat16(smollm2, method):
     """60 tokens here; `python -m benchmarks.bit_identity --width 4` does thousands."""

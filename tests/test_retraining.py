@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from specdec.training.config import TrainConfig
 from specdec.training.trainer import read_log, train
@@ -31,11 +30,9 @@ def _number(text):
 
 
 @pytest.mark.model
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["medusa", "distilled", "eagle-1", "eagle-3"])
+@pytest.mark.parametrize("name", ["medusa", *(pytest.param(name, marks=pytest.mark.slow) for name in ("distilled", "eagle-1", "eagle-3"))])
 def test_a_shipped_head_begins_again_on_its_curve(name, tmp_path, smollm2):
     run = json.loads(CURVES.read_text())["runs"][name]
-    torch.set_num_threads(2)
     config = replace(config_of(run["command"]), validation_texts=1)  # which has no part in the steps
     train(config, tmp_path, stop_after=STEPS, target=smollm2)
     found = [line["loss"] for line in read_log(tmp_path / "log.jsonl") if "loss" in line]

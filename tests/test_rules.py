@@ -458,3 +458,27 @@ def test_the_walk_rejects_what_is_no_number(where):
     path, left = walk(p.__getitem__, TokenTree([0], [-1], q), [0.0])
     assert path == []
     assert int(inverse_cdf(left, torch.tensor(0.5))) == (3 if where == "p" else 1), "a NaN of the target chooses no token"
+
+
+def _walked(p, tree, u):
+    path, left = walk(lambda row: p[row], tree, u[:-1].tolist())
+    return len(path), int(inverse_cdf(left, u[-1]))
+
+
+def _judged(rule):
+    def judged(p, tree, u):
+        arguments = (p, tree, u) if rule is verify_tree else (p, None if tree.q is None else tree.q[:-1], tree.tokens, u)
+        verdict = rule(*arguments)
+        return int(verdict.count), int(verdict.next_token)
+
+    return judged
+
+
+@pytest.mark.parametrize("drawn", [True, False], ids=["drawn", "point mass"])
+@pytest.mark.parametrize("rule", [verify_chain, verify_block, verify_tree, walk], ids=lambda rule: rule.__name__)
+def test_a_coin_of_zero_accepts_nothing_that_the_target_excludes(rule, drawn):
+    """u is in [0, 1) and 0 among it, so a token is accepted below its threshold and not at it. The least next token is excluded too."""
+    p = torch.tensor([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]], dtype=F64)
+    q = torch.tensor([[0.5, 0.5, 0.0]], dtype=F64) if drawn else None
+    decide = _walked if rule is walk else _judged(rule)
+    assert decide(p, TokenTree.chain([0], q), torch.zeros(2, dtype=F64)) == (0, 2)

@@ -1,5 +1,8 @@
 """`specdec check`: one's own notebook, from the shell."""
 
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -63,3 +66,46 @@ def test_no_notebook_is_said(mine):
     code, shown = check("04")
     assert code == 1
     assert "cannot be opened" in shown
+
+
+# -- what it need not import -------------------------------------------------------------------------------------------
+
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[2:]))  # importing one of them is an error
+from specdec.cli import app
+app(["check", sys.argv[1]])
+"""
+HEAVY = ("torch", "numpy", "scipy", "matplotlib", "nbgrader", "jupytext", "distributed")
+
+
+@pytest.mark.parametrize(("chapter", "code"), [("99", 2), (B[:2], 1)])
+def test_nothing_that_takes_seconds_to_import_is_needed_to_say_that_there_is_nothing(chapter, code):
+    """Neither for a chapter that there is not, nor for this project's own notebook, in which nothing is written."""
+    told = subprocess.run([sys.executable, "-c", WITHOUT, chapter, *HEAVY], cwd=course.ROOT, capture_output=True, text=True)
+    assert told.returncode == code, told.stderr
+    assert "there are 02-rejection-rule" in told.stderr if code == 2 else told.stdout.count("not written yet") >= 3
+
+
+@pytest.mark.parametrize("first", ["", "import torch"])
+def test_a_sandbox_begins_with_torch_if_the_notebook_speaks_of_it(mine, first, monkeypatch):
+    started, judge = [], selfcheck.Judge
+    monkeypatch.setattr(selfcheck, "Judge", lambda settings: started.append(settings.torch) or judge(settings))
+    notebook = zoo.filled(B, released(B))
+    solution = next(cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("solution"))
+    solution.source = f"{first}\n{solution.source}"
+    mine(course.text(notebook))
+    code, shown = check("04")
+    assert code == 0, shown
+    assert started == [bool(first)]
+
+
+def test_what_stands_in_chapters_makes_no_difference_to_the_checks(mine):
+    """In a copy without sources, too, as students have it."""
+    notebook = released(B)
+    for cell in notebook.cells:
+        cell.source = cell.source.replace("check(", "print(")
+    mine(course.text(notebook))
+    code, shown = check(B)
+    assert code == 1
+    assert shown.count("not written yet") >= 3

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import textwrap
 from typing import Any
 
 from autograder.checks import core
+from autograder.inside.shell import not_run
 
 SEED = "SPECDEC_GRADING_SEED"  # set by the grader: hidden checks then use fixtures and samples of this submission's own
 VISIBLE, HIDDEN = 0, 1
+_warned: set[str] = set()
 
 
 class CheckFailed(AssertionError):
@@ -53,6 +56,7 @@ def check(name: str, *functions: Any, hidden: bool = False) -> None:
     Raises:
         CheckFailed: if the check does not pass; its text names the mistake.
     """
+    _warn_of_what_grading_leaves_out()
     seed = int(os.environ.get(SEED, HIDDEN)) if hidden else VISIBLE
     result = core.run(name, *functions, seed=seed)
     if result.printed:
@@ -63,6 +67,17 @@ def check(name: str, *functions: Any, hidden: bool = False) -> None:
         raise CheckFailed(name, result, seed)
     if not hidden:
         print("\n".join(_wrapped(f"✓ {name}: {result.message}", "    ")))
+
+
+def _warn_of_what_grading_leaves_out() -> None:
+    """Prints a sentence, once, for what a cell of this notebook has done that grading will not do."""
+    ipython = sys.modules.get("IPython")  # not imported for this
+    shell = ipython and ipython.get_ipython()
+    for source in shell.history_manager.input_hist_raw if shell else ():
+        for sentence in not_run(source):
+            if sentence not in _warned:
+                _warned.add(sentence)
+                print("\n".join(_wrapped(f"note: {sentence}", "    ")))
 
 
 def _show(picture: dict[str, Any]) -> None:

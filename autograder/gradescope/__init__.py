@@ -16,7 +16,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from autograder import course, files
+from autograder import course, files, keys
 from autograder.intake.submission import Submission, in_folder
 from autograder.marks import Mark
 from autograder.outputs import gradescope
@@ -36,14 +36,13 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # every file's time, so that the same project mak
 def build(assignment: str, path: Path, secret: str = "", pip_args: str = "") -> None:
     """Writes autograder.zip for one assignment.
 
-    secret: what the fixtures' seeds are made from.
+    secret: what the fixtures' seeds are made from; without one, something random.
     pip_args: more arguments for pip in Gradescope's image.
 
     Raises:
         ValueError: if there is no such assignment.
     """
-    notebook = course.ROOT / "chapters" / assignment / f"{course.NOTEBOOK}.ipynb"
-    if not notebook.is_file():
+    if assignment not in course.assignments():
         raise ValueError(f"no assignment is called {assignment}; there are {', '.join(course.assignments())}")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -51,10 +50,9 @@ def build(assignment: str, path: Path, secret: str = "", pip_args: str = "") -> 
         for name in SCRIPTS:
             values = {"assignment": shlex.quote(assignment), "pip_args": shlex.join(shlex.split(pip_args))}
             _add(archive, name, environment.get_template(f"{name}.j2").render(values).encode(), 0o755)
-        for file in (*_project(), notebook):
+        for file in _project():
             _add(archive, file.relative_to(course.ROOT).as_posix(), file.read_bytes(), 0o644)
-        if secret:
-            _add(archive, SECRET, secret.encode(), 0o600)
+        _add(archive, SECRET, (secret or keys.new()).encode(), 0o600)
     files.write(path, buffer.getvalue())
 
 
@@ -97,8 +95,12 @@ def grade(submission: Submission) -> Mark:
     taken = judge.Exercise(submission.assignment, judge.released(submission.assignment), text).taken(submission)
     if isinstance(taken, Mark):
         return taken
-    with contextlib.closing(judge.Judge(judge.Settings(unsafe=bool(sandbox.unavailable())))) as one:
-        return one.judge(taken)
+    try:
+        with contextlib.closing(judge.Judge(judge.Settings(unsafe=bool(sandbox.unavailable())))) as one:
+            return one.judge(taken)
+    except Exception:
+        traceback.print_exc()
+        return taken.nothing("error", "")  # with the maximum that it would have had
 
 
 def _found(assignment: str, folder: Path) -> Submission:

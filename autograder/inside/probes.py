@@ -32,8 +32,9 @@ def read_copies(cache: Any) -> bool:
 
 def poison(cache: Any) -> None:
     """NaN into every slot that is not in use."""
-    for tensor in (cache.keys, cache.values):
-        tensor[:, int(cache.length) :] = torch.nan
+    with torch.inference_mode():  # which may write wherever the cache was made: under it, or with gradients
+        for tensor in (cache.keys, cache.values):
+            tensor[:, int(cache.length) :] = torch.nan
 
 
 def describe(cache: Any, name: str) -> tuple[str, str]:

@@ -7,18 +7,22 @@ objects, {"ask": n, "method": name, "args": […]}, which is answered by {"answe
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import builtins
 import contextlib
+import inspect
 import linecache
 import operator
 import socket
 import sys
 import traceback
+import types
 from collections.abc import Callable
 from typing import Any
 
 import lent
-import probes
+import shell
 import wire
 from printed import FirstLines
 
@@ -47,20 +51,6 @@ class Remote:
         return lambda *args: self._responder.ask(self._number, name, args)
 
 
-class Shell:
-    """What a magic in a cell finds in place of IPython: nothing happens, and the code under a cell magic runs."""
-
-    def __init__(self, run: Callable[[str], None]):
-        self._run = run
-
-    def run_cell_magic(self, name: str, line: str, cell: str) -> None:
-        if name in ("time", "timeit", "capture", "prun"):
-            self._run(cell)
-
-    def __getattr__(self, name: str) -> Callable:
-        return lambda *_args, **_kwargs: None
-
-
 class Responder:
     def __init__(self, end: socket.socket):
         self._wire = wire.Connection(end, self._export, self._own, lambda number: Remote(self, number))
@@ -68,7 +58,11 @@ class Responder:
         self._numbers: dict[int, int] = {}  # id → number; the objects live as long as this table
         self._tables, self._known = 0, [{}, {}]
         self.printed = FirstLines()
-        self.names: dict[str, Any] = {"__name__": "__main__", "get_ipython": lambda: Shell(self._run)}
+        sys.modules["__main__"] = notebook = types.ModuleType("__main__")
+        self.names: dict[str, Any] = notebook.__dict__
+        one = shell.Shell(self.names, self._run_part)
+        self.names.update(get_ipython=lambda: one, display=shell.display)
+        self._cell, self._future, self._loop = "", 0, None
 
     def serve(self) -> None:
         """Until the judge hangs up."""
@@ -107,7 +101,8 @@ class Responder:
     # -- what the judge asks for ---------------------------------------------------------------------------------------
 
     def _do_cell(self, name: str, source: str) -> None:
-        self._run(source, name)
+        self._cell = name
+        self._run(source, f"{CELL}{name}>", self.names)
 
     def _do_defined(self, name: str) -> bool:
         return callable(self.names.get(name))
@@ -123,6 +118,8 @@ class Responder:
         return getattr(of, name)(*args)
 
     def _do_probe(self, name: str, args: list) -> Any:
+        import probes  # which brings torch
+
         return getattr(probes, name)(*args)
 
     def _do_printed(self) -> str:
@@ -192,16 +189,32 @@ class Responder:
 
     # -- cells ---------------------------------------------------------------------------------------------------------
 
-    def _run(self, source: str, name: str = "magic") -> None:
-        place = f"{CELL}{name}>"
+    def _run_part(self, source: str, local: dict[str, Any] | None = None) -> Any:
+        """The code that a magic stands before."""
+        return self._run(source, f"{CELL}{self._cell}, magic>", self.names if local is None else local)
+
+    def _run(self, source: str, place: str, local: dict[str, Any]) -> Any:
+        """Runs a cell as a notebook does: `await` may stand in it, and what it imports from the future stays. Returns the value of what
+        is an expression."""
         linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
-        exec(compile(_without_magics(source), place, "exec"), self.names)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | self._future
+        text = _as_python(source, flags)
+        try:
+            code = compile(text, place, "eval", flags, dont_inherit=True)
+        except SyntaxError:
+            code = compile(text, place, "exec", flags, dont_inherit=True)
+        self._future |= code.co_flags & annotations.compiler_flag
+        value = eval(code, self.names, local)
+        if code.co_flags & inspect.CO_COROUTINE:
+            self._loop = self._loop or asyncio.new_event_loop()
+            value = self._loop.run_until_complete(value)
+        return value
 
 
-def _without_magics(source: str) -> str:
+def _as_python(source: str, flags: int) -> str:
     """Python that parses is Python; of what does not, IPython makes calls of `get_ipython()`."""
     try:
-        compile(source, "<cell>", "exec")
+        compile(source, "<cell>", "exec", flags, dont_inherit=True)
         return source
     except (SyntaxError, ValueError):
         from IPython.core.inputtransformer2 import TransformerManager

@@ -1,4 +1,5 @@
-"""A warm Python that forks a child for each submission: torch is imported once, and every child begins from the same clean memory.
+"""A warm Python that forks a child for each submission: torch, if asked for, is imported once, and every child begins from the same
+clean memory.
 
     python -I zygote.py CONTROL SITE JSON
 
@@ -31,7 +32,6 @@ sys.path.append(sys.argv[2])
 
 import responder  # noqa: E402  (what lies beside this file)
 import seclusion  # noqa: E402
-import torch  # noqa: E402
 
 
 class Zygote:
@@ -166,7 +166,9 @@ def address_space() -> int:
 
 
 def warm() -> None:
-    """A first product of matrices, so that no child pays for it."""
+    """torch, and a first product of matrices, so that no child pays for it."""
+    import torch
+
     torch.set_num_threads(1)
     torch.ones(8, 8, dtype=torch.float64) @ torch.ones(8, 8, dtype=torch.float64)
 
@@ -184,7 +186,9 @@ def give(modules: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    warm()
-    give(json.loads(sys.argv[3])["given"])
+    settings = json.loads(sys.argv[3])
+    if settings["torch"]:
+        warm()
+    give(settings["given"] if settings["torch"] else {})
     gc.freeze()  # a child's collector does not walk over what it was born with, so that those pages stay shared
-    Zygote(socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[3])).serve()
+    Zygote(socket.socket(fileno=int(sys.argv[1])), settings).serve()

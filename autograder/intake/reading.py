@@ -14,6 +14,10 @@ LARGEST, MOST_STRINGS, MOST_BRACKETS = 100_000_000, 5_000_000, 4_000_000
 MOST_CELLS, MOST_CODE = 2_000, 2_000_000  # what is left of it without them: cells, and characters in all
 
 
+# A backup that links what has not changed looks the same, and so do files that were linked to save space. nbgrader copies.
+COPY = "if the whole folder is linked, as in a backup, grade a copy of it (cp -r)"
+
+
 class Unreadable(ValueError):
     """The file is no notebook. `status` is the submission's."""
 
@@ -27,7 +31,7 @@ class Refused(Unreadable):
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a regular file. Never follows a link, and never waits for what a pipe might bring.
+    """The content of a regular file that has one name only. Never follows a link, and never waits for what a pipe might bring.
 
     Raises:
         Refused: for anything else, and for a file that is too large.
@@ -41,6 +45,8 @@ def read_bytes(path: Path) -> bytes:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             raise Refused(f"{path.name} is {file_kind(path)}, not a file")
+        if about.st_nlink > 1:
+            raise Refused(f"{path.name} is a hard link, another name of a file that may be somebody else's; {COPY}")
         if about.st_size > LARGEST:
             raise Refused(f"{path.name} has {about.st_size / 1e6:,.0f} MB; at most {LARGEST / 1e6:.0f} are read")
         return file.read(LARGEST)

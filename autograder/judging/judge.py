@@ -10,21 +10,20 @@ import ast
 import gc
 import hashlib
 import hmac
-import importlib
-import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import nbformat
 from nbformat import NotebookNode
 
 from autograder import course
 from autograder.checks import core
+from autograder.inside.shell import not_run
 from autograder.intake.reading import Unreadable, parse, read_bytes
-from autograder.intake.rebuilding import rebuild
+from autograder.intake.rebuilding import rebuild, title
 from autograder.intake.submission import Submission
 from autograder.judging.sandbox import PACKAGE, Limits, Sandbox
 from autograder.judging.session import WALL, Lost, RemoteFunction, Session
@@ -36,11 +35,12 @@ LOAD_SECONDS = 30.0  # for all of them, cells that must be left out and a new ch
 
 @dataclass(frozen=True)
 class Settings:
-    """unsafe: without bubblewrap; seconds: of processor time, for all checks of a submission together."""
+    """unsafe: without bubblewrap; seconds: of processor time, for all checks of a submission together; torch: as `Sandbox`."""
 
     unsafe: bool = False
     seconds: float = 300.0
     limits: Limits = field(default_factory=Limits)
+    torch: bool = True
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,22 @@ class Task:
         return CheckMark(self.check, self.grade_id, 0.0, self.points, why)
 
 
+class Code(NamedTuple):
+    """A cell to run. title: what the student knows it by."""
+
+    name: str
+    title: str
+    source: str
+
+
 @dataclass(frozen=True)
 class Job:
-    """A submission ready to be judged, plain data that can go to another machine. cells: (name, source) of the code to run."""
+    """A submission ready to be judged, plain data that can go to another machine."""
 
     student: str
     assignment: str
     tasks: tuple[Task, ...]
-    cells: tuple[tuple[str, str], ...]
+    cells: tuple[Code, ...]
     seed: int
     submission: str
     version: str
@@ -116,13 +124,17 @@ class Exercise:
         """
         notebook, remarks = rebuild(parse(content), self.release)
         code = [c for c in notebook.cells if c.cell_type == "code" and not c.metadata.get("nbgrader", {}).get("grade")]
-        cells = tuple((c.metadata.get("nbgrader", {}).get("grade_id", c.id), c.source) for c in code)
-        seed, digest = self.seed(student), _digest(content)
+        cells = tuple(Code(c.metadata.get("nbgrader", {}).get("grade_id", c.id), title(c), c.source) for c in code)
+        digest = _digest(content)
+        seed = self.seed(student, digest)
         return Job(student, self.assignment, self.tasks, cells, seed, digest, self.version, (*notes, *remarks))
 
-    def seed(self, student: str) -> int:
-        """What a student's fixtures and samples are made from: nobody without the secret can know it, and it can be repeated."""
-        return 1 + int.from_bytes(self._keyed(f"{student}/{self.assignment}")[:4], "big")
+    def seed(self, student: str, submission: str) -> int:
+        """What a submission's fixtures and samples are made from: nobody without the secret can know it, and it can be repeated.
+
+        submission: the digest of its file. Who hands in something else has another seed: the one on a page helps nobody.
+        """
+        return 1 + int.from_bytes(self._keyed(f"{student}/{self.assignment}/{submission}")[:6], "big")
 
     def _keyed(self, text: str) -> bytes:
         return hmac.new(self._secret.encode(), text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
@@ -167,13 +179,10 @@ def _imported(module: str) -> frozenset[str]:
     return frozenset(found)
 
 
-@cache
 def _file(module: str) -> Path:
-    try:
-        spec = importlib.util.find_spec(module)
-    except ModuleNotFoundError:
-        return Path("/nonexistent")  # a name in a module, not a module
-    return Path(spec.origin) if spec and spec.origin else Path("/nonexistent")
+    """Where a module of this project lies, if it is one; found without importing what is above it."""
+    place = PACKAGE.parent.joinpath(*module.split("."))
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
 # -- one submission ----------------------------------------------------------------------------------------------------
@@ -187,14 +196,15 @@ class Judge:
     """
 
     def __init__(self, settings: Settings = Settings()):
-        self._settings, self._sandbox = settings, Sandbox(settings.limits, settings.unsafe)
+        self._settings, self._sandbox = settings, Sandbox(settings.limits, settings.unsafe, settings.torch)
         gc.freeze()  # a judge makes millions of small lists: its collector must not walk over the libraries each time
 
     def judge(self, job: Job) -> Mark:
+        core.load(job.assignment[:2])  # the first time this takes as long as the sandbox's start, which is awaited after it
         work = _Work(self._sandbox, list(job.cells), time.monotonic() + WALL * self._settings.seconds)
         try:
             checks = tuple(work.check(task, job.seed) for task in job.tasks)
-            return job.mark(work.status, checks, tuple(work.notes.values()))
+            return job.mark(*work.outcome(checks))
         finally:
             work.close()
 
@@ -203,13 +213,25 @@ class Judge:
 
 
 class _Work:
-    """One submission's cells in a child, and in another one when a check has lost it."""
+    """One submission's cells in a child, and in another one when a check has lost it.
 
-    def __init__(self, sandbox: Sandbox, cells: list[tuple[str, str]], deadline: float):
+    status: what became of the code; said: what became of cells, once each; left_out: of those that were not run in the end.
+    """
+
+    def __init__(self, sandbox: Sandbox, cells: list[Code], deadline: float):
         self._sandbox, self._cells, self._deadline = sandbox, cells, deadline
         self._session: Session | None = None
         self.status = "graded"
-        self.notes: dict[str, str] = {}  # of cells that raised
+        self.said = {f"{cell.title}: {why}": None for cell in cells for why in not_run(cell.source)}
+        self.left_out: dict[str, None] = {}
+
+    def outcome(self, checks: tuple[CheckMark, ...]) -> tuple[str, tuple[CheckMark, ...], tuple[str, ...]]:
+        """Status, checks and notes of a mark. A cell that raised may be why points are missing, and is none of anybody's concern where
+        none are; what a check says already is not said again."""
+        if all(check.passed for check in checks):
+            return "graded", checks, tuple(self.left_out)
+        told = {check.message for check in checks}
+        return self.status, checks, (*self.left_out, *(note for note in self.said if note not in told))
 
     def check(self, task: Task, seed: int) -> CheckMark:
         began = time.perf_counter()
@@ -235,7 +257,7 @@ class _Work:
 
     def _function(self, session: Session, name: str) -> RemoteFunction:
         if session.request("defined", name=name) is not True:
-            why = "; ".join(self.notes.values())
+            why = "; ".join(self.said | self.left_out)
             raise core.Wrong(f"{name} is not defined", f"a cell that defines {name}", why, "Run all cells of your notebook anew.")
         return RemoteFunction(session, name)
 
@@ -247,15 +269,16 @@ class _Work:
                 self.status = "timeout"
                 raise core.OutOfTime(LOAD_SECONDS)
             self._session = session = Session(self._sandbox.open())
-            for name, source in list(self._cells):
+            for cell in list(self._cells):
                 try:
                     with session.time_limit(CELL_SECONDS):
-                        session.request("cell", name=name, source=source)
+                        session.request("cell", name=cell.name, source=cell.source)
                 except core.Elsewhere as error:
-                    self.notes[name] = f"the cell {name} raised {error.kind}: {str(error)[:200]}"
+                    unwritten = f"{error.stub} is not written yet"  # as a check says it
+                    self.said[unwritten if error.stub else f"{cell.title} raised {error.kind}: {str(error)[:200]}"] = None
                 except (core.OutOfTime, Lost) as error:
-                    self.notes[name] = f"the cell {name}: {error}"
-                    self._cells.remove((name, source))
+                    self.left_out[f"{cell.title} was left out: {error}"] = None
+                    self._cells.remove(cell)
                     self._lost(session)
                     break
         return self._session
@@ -271,13 +294,5 @@ class _Work:
 
 
 def released(assignment: str) -> NotebookNode:
-    """The student notebook, made from its source: the one in chapters/ may have been worked in. Without sources it is that one."""
-    return nbformat.reads(_released(assignment), as_version=4)
-
-
-@cache
-def _released(assignment: str) -> str:
-    if not (course.SOLUTIONS / assignment).is_dir():
-        return (course.ROOT / "chapters" / assignment / f"{course.NOTEBOOK}.ipynb").read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        return course.text(course.make_course(Path(folder), [assignment], gradebook=False)[assignment])
+    """The student notebook, a copy of one's own: see `course.released`."""
+    return nbformat.v4.reads(course.released(assignment))

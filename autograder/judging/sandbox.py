@@ -51,19 +51,19 @@ def unavailable() -> str:
         return f"bubblewrap needs Linux, and this is {sys.platform}"
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (on Debian or Ubuntu: sudo apt install bubblewrap)"
-    trial = [os.path.realpath(sys.executable), "-I", "/inside/trial.py", SITE, json.dumps(_settings(Limits(), False))]
+    trial = [os.path.realpath(sys.executable), "-I", "/inside/trial.py", SITE, json.dumps(_settings(Limits(), False, False))]
     tried = subprocess.run([*_bwrap(), *trial], capture_output=True, text=True)
     if tried.returncode:
         return f"bubblewrap does not run here: {(tried.stderr.strip().splitlines() or [tried.returncode])[-1]}"
     return ""
 
 
-def _settings(limits: Limits, unsafe: bool) -> dict:
+def _settings(limits: Limits, unsafe: bool, torch: bool) -> dict:
     """What the inside has to know."""
     another = os.getuid() == 0 and (not unsafe or open_to_all())
     given = {name: str(path) if unsafe else f"/given/{name}.py" for name, path in GIVEN.items()}
     uid = FIRST_UID + os.getpid() % 5000 if another else 0
-    return {**asdict(limits), "namespaces": not unsafe, "uid": uid, "given": given}
+    return {**asdict(limits), "namespaces": not unsafe, "uid": uid, "given": given, "torch": torch}
 
 
 def _bwrap() -> list[str]:
@@ -102,15 +102,20 @@ def open_to_all() -> bool:
 class Sandbox:
     """A warm Python, in bubblewrap or, with unsafe, in no more than a process of its own: another user's, where it is root's and can be.
 
+    torch: whether every child begins with it, and with what the exercises that need it import of the course. Without, one that
+        imports it itself pays for that: with a second, and with the memory that a submission may take.
+
+    It starts while its owner does something else: the first `open` waits for it.
+
     Raises:
-        SandboxError: if it does not start.
+        SandboxError: if there can be none; from `open`, if it has not started.
     """
 
-    def __init__(self, limits: Limits = Limits(), unsafe: bool = False):
+    def __init__(self, limits: Limits = Limits(), unsafe: bool = False, torch: bool = True):
         if not unsafe and unavailable():
             raise SandboxError(unavailable())
         self._count, self._buffer, self._ended = 0, b"", {}
-        settings = json.dumps(_settings(limits, unsafe))
+        settings = json.dumps(_settings(limits, unsafe, torch))
         self._control, theirs = socket.socketpair()
         with theirs:
             python = os.path.realpath(sys.executable)
@@ -121,10 +126,11 @@ class Sandbox:
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
                 env={"PATH": os.environ.get("PATH", os.defpath), "OMP_NUM_THREADS": "1"},
             )  # fmt: skip
-        self._wait("ready", None, START)
 
     def open(self) -> Child:
         """A fresh child for a submission."""
+        if not self._count:
+            self._wait("ready", None, START)
         self._count += 1
         ours, theirs = socket.socketpair()
         with theirs:
