@@ -60,7 +60,7 @@ def grade(
     db_url: Annotated[str, typer.Option(envvar="AUTOGRADER_DB_URL", help="A gradebook elsewhere, postgresql://…")] = "",
     secret_file: SecretFile = None,
     secret: OldSecret = "",
-    seconds: Annotated[float, typer.Option(min=1, help="Of processor time for one submission; on the clock four times that.")] = 300,
+    seconds: Annotated[float, typer.Option(min=1, help="Of processor time for one submission, and of sleep.")] = 300,
     unsafe: Annotated[bool, typer.Option("--unsafe", help="Without bubblewrap: students' code can read and write what you can.")] = False,
 ) -> None:
     """Grade submissions. Stopped at any moment and started again, it goes on where it was."""

@@ -44,7 +44,7 @@ CASES = [
     Case("too large", "a file of more than 100 MB, or with millions of small parts", "not read", "refused"),
     Case("link", "a link in place of a notebook or folder, wherever it points", "never followed", "refused"),
     Case("hard link", "a file that has a second name (a hard link), which may be somebody else's notebook",
-         "not read. nbgrader copies files; grade a copy of a backup that links them (`cp -r`)", "refused"),
+         "not read. nbgrader copies files; grade a plain copy of a backup that links them", "refused"),
     Case("pipe", "a pipe or a device called exercise.ipynb", "not opened", "refused"),
     Case("folder", "a folder called exercise.ipynb", "not looked into", "refused"),
     Case("empty", "a student's folder that is empty", "a row of its own", "empty"),

@@ -58,6 +58,12 @@ class Config:
         if self.rope_scaling is not None:
             _check_rope_scaling(self.rope_scaling)
 
+    def weights(self) -> int:
+        """Numbers in the matrices of a forward, the LM head's among them. The embedding is a table of which each token takes one row; where
+        it is tied it counts as the LM head. Norms and biases, less than a thousandth, are left out."""
+        attention = self.head_dim * (2 * self.heads + 2 * self.kv_heads)  # q and out; k and v
+        return self.hidden_size * (self.layers * (attention + 3 * self.ffn_size) + self.vocab_size)
+
     def kv_bytes(self, length: int, batch_size: int = 1, bytes_per_number: int = 2) -> int:
         """Size of the KV cache: 2 · layers · kv_heads · head_dim numbers a token."""
         return 2 * self.layers * self.kv_heads * self.head_dim * length * batch_size * bytes_per_number

@@ -40,7 +40,7 @@ def forward_costs(
     cases |= {("products", w): _products(target, w) for w in widths}
     with torch.inference_mode():
         target(ids[:, :context], cache, rows=0)
-        seconds = median_seconds({case: lambda call=call: _done(call, target.device) for case, call in cases.items()}, repeats)
+        seconds = {case: median(times) for case, times in seconds_of(cases, repeats, target.device).items()}
     return {w: ForwardCost(seconds["forward", w], seconds["products", w]) for w in widths}
 
 
@@ -53,18 +53,21 @@ def _products(target: Transformer, T: int) -> Callable[[], object]:
     return lambda: [module(x) for module, x in calls]
 
 
-def _done(call: Callable[[], object], device: torch.device) -> None:
-    call()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def product_seconds(target: Transformer, T: int, repeats: int) -> list[float]:
+    """Seconds of every linear layer of the model once on T rows, several times."""
+    with torch.inference_mode():
+        return seconds_of({T: _products(target, T)}, repeats, target.device)[T]
 
 
-def median_seconds(cases: Mapping[Case, Callable[[], object]], repeats: int) -> dict[Case, float]:
-    """Median seconds of every case. They take turns; the first turn warms up and does not count."""
+def seconds_of(cases: Mapping[Case, Callable[[], object]], repeats: int, device: torch.device) -> dict[Case, list[float]]:
+    """Seconds of every case, `repeats` times. They take turns; a first turn warms up and does not count. Where a device works on, the clock
+    waits for it."""
     seconds: dict[Case, list[float]] = {case: [] for case in cases}
     for _ in range(repeats + 1):
         for case, call in cases.items():
             began = time.perf_counter()
             call()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
             seconds[case].append(time.perf_counter() - began)
-    return {case: median(times[1:]) for case, times in seconds.items()}
+    return {case: times[1:] for case, times in seconds.items()}

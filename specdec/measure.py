@@ -331,17 +331,22 @@ def _target_rows(target: Transformer, text: Text, sampling: Sampling, layers: Se
     return sampling.probabilities(output.logits[0, len(prompt) - 1 :]), output
 
 
-@torch.inference_mode()
 def overlaps_of(target: Transformer, drafter: Drafter, text: Text, sampling: Sampling) -> list[float]:
-    """Σ min(p, q) at each new token, or at each but the first where the drafter has nothing to go by behind a prompt of one token.
-    The drafter sees the text as in a generation that rejects whatever it proposes.
+    """Σ min(p, q) at each of the places of `distributions_of`."""
+    return acceptance_rate(*distributions_of(target, drafter, text, sampling)).tolist()
+
+
+@torch.inference_mode()
+def distributions_of(target: Transformer, drafter: Drafter, text: Text, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """p and q, (n, V) each, at each new token, or at each but the first where the drafter has nothing to go by after a prompt of
+    one token. The drafter sees the text as in a generation that rejects whatever it proposes.
 
     Raises:
         ValueError: if the drafter proposes without a q.
     """
-    (prompt, new), overlaps = text, []
+    prompt, new = text
     p, output = _target_rows(target, text, sampling, getattr(drafter, "layers", ()))
-    proposer = drafter.start(target, sampling, len(prompt) + len(new) + 1)
+    proposer, places, q = drafter.start(target, sampling, len(prompt) + len(new) + 1), [], []
 
     def observe(rows: slice, tree: TokenTree) -> None:
         layers = None if output.layers is None else output.layers[0, rows]
@@ -356,6 +361,7 @@ def overlaps_of(target: Transformer, drafter: Drafter, text: Text, sampling: Sam
         if len(tree) and tree.q is None:
             raise ValueError(f"{drafter!r:.80} proposes without a q, so that Σ min(p, q) is not defined")
         if len(tree):
-            overlaps.append(float(acceptance_rate(p[i], tree.q[0])))
+            places.append(i)
+            q.append(tree.q[0])
         observe(slice(len(committed) - 1, len(committed)), TokenTree(tree.tokens.tolist(), tree.parents.tolist()))
-    return overlaps
+    return p[places], torch.stack(q) if q else p[:0]

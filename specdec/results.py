@@ -23,6 +23,12 @@ class Round:
     last: str
     seconds: float
 
+    @property
+    def judged(self) -> int:
+        """Drafted tokens on which the rule decided: the accepted ones, and the one at which it stopped. What was drafted after a
+        rejection was never reached."""
+        return self.accepted + (self.last == "recovered")
+
 
 @dataclass
 class Stats:
@@ -30,6 +36,7 @@ class Stats:
 
     forwards: int = 0
     drafted: int = 0
+    judged: int = 0
     accepted: int = 0
     emitted: int = 0
     seconds: float = 0.0
@@ -37,6 +44,7 @@ class Stats:
     def add(self, round: Round) -> None:
         self.forwards += 1
         self.drafted += round.drafted
+        self.judged += round.judged
         self.accepted += round.accepted
         self.emitted += len(round.tokens)
         self.seconds += round.seconds
@@ -48,8 +56,13 @@ class Stats:
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted over drafted tokens. Below α of the theory: tokens behind a rejection count as drafted."""
+        """Accepted over drafted tokens, as most programs report it. Below `alpha`: tokens after a rejection count as drafted."""
         return self.accepted / self.drafted if self.drafted else 0.0
+
+    @property
+    def alpha(self) -> float:
+        """Accepted over judged tokens, which estimates the α of the theory; 0.0 if nothing was judged."""
+        return self.accepted / self.judged if self.judged else 0.0
 
     @property
     def tokens_per_second(self) -> float:

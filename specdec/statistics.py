@@ -155,10 +155,10 @@ def _merge_rare(observed: list[float], expected: list[float], least: float = 5.0
     order = sorted(range(len(expected)), key=expected.__getitem__)
     observed, expected = [observed[i] for i in order], [expected[i] for i in order]
     pooled = sum(e < least for e in expected)
-    while 0 < pooled < len(expected) and sum(expected[:pooled]) < least:
-        pooled += 1
     if pooled == 0:
         return observed, expected
+    if sum(expected[:pooled]) < least:
+        pooled += 1  # the next cell alone expects `least`, so one is enough
     return [sum(observed[:pooled]), *observed[pooled:]], [sum(expected[:pooled]), *expected[pooled:]]
 
 

@@ -1,18 +1,20 @@
 """The checks against submissions whose verdict is known: right ones in several styles, and each mistake by its name."""
 
+
 import importlib
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
 from autograder import checks, zoo
-from autograder.checks import rejection_mistakes, step_tables, stepping
+from autograder.checks import core, rejection_mistakes, step_tables, stepping
 from autograder.checks.core import Wrong
 from specdec.law import law_distance
 
 chapter_02 = importlib.import_module("autograder.checks.02_rejection_rule")
-ASSIGNMENTS = ("02-rejection-rule", "04-speedup", "05-kv-rollback")
+ASSIGNMENTS = ("01-why-decoding-is-slow", "02-rejection-rule", "03-acceptance-rate", "04-speedup", "05-kv-rollback")
 
 
 def verdicts(assignment, case, names=None, seed=0):
@@ -256,6 +258,95 @@ def test_prints_and_warnings_are_shown_and_cost_nothing(capsys):
     assert shown.err == ""
 
 
+CASES = {  # functions, and what the message must have
+    "a whole number beyond every float": ("04.expected_tokens", [lambda a, k: 10**400], "no number"),
+    "an infinite number": ("04.expected_tokens", [lambda a, k: math.inf], "expected_tokens is wrong"),
+    "an infinite K": ("04.optimal_k", [lambda a, c: (math.inf, 1.0)], "did not return the pair"),
+    "a K beyond every float": ("04.optimal_k", [lambda a, c: (10**400, 1.0)], "another K is faster"),
+    "an infinite decision": ("02.accept_or_reject", [lambda p, q, u: math.inf], "True or False"),
+    "an infinite residual": ("02.residual_dist", [lambda p, q: [math.inf] * len(p)], "residual"),
+    "a token beyond every float": ("02.spec_step", [lambda prefix, target, draft, k, rng: [10**400]], "outside the vocabulary"),
+    "an exit": ("04.speedup", [lambda a, k, c: exit()], "SystemExit"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_answer_makes_a_check_raise(case):
+    check, functions, told = CASES[case]
+    result = checks.run(check, *functions)
+    assert not result.passed
+    assert told in result.message
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """Makes a function the check 99.it."""
+    return lambda function: monkeypatch.setitem(core._registry, "99.it", (function, 5.0))
+
+
+def test_an_exception_that_escapes_a_check_is_a_failure_that_names_it(registered, monkeypatch):
+    def judge(student, seed):
+        return int(core.call(student))
+
+    registered(judge)
+    monkeypatch.setattr(core, "OURS", (*core.OURS, Path(__file__).parent))
+    result = checks.run("99.it", lambda: math.inf)
+    said = "this check cannot judge what your code returned (OverflowError in judge: cannot convert float infinity to integer)"
+    assert (result.passed, result.message) == (False, said)
+
+
+def test_an_exception_of_the_student_s_outside_of_call_is_the_student_s(registered):
+    registered(lambda student, seed: student())
+    names = {}
+    exec(compile("def work():\n    return {}['k']", "<cell>", "exec"), names)
+    result = checks.run("99.it", names["work"])
+    assert result.message == "your code raised KeyError: 'k'"
+    assert result.got == "KeyError in work, line 2"
+
+
+def test_a_fault_of_the_host_stays_the_host_s(registered):
+    class Broken(RuntimeError):
+        pass
+
+    class Host(core.Here):
+        faults = (Broken,)
+
+    def fails():
+        raise Broken("the sandbox is gone")
+
+    for check in (lambda student, seed: student(), lambda student, seed: core.call(student)):
+        registered(check)
+        with pytest.raises(Broken):
+            checks.run("99.it", fails, host=Host())
+        assert "sandbox is gone" in checks.run("99.it", fails).message, "in the notebook it is an exception like any other"
+
+
+def test_what_a_result_keeps_is_bounded_and_the_same_in_every_run(registered):
+    def verbose(student, seed):
+        raise core.Wrong(
+            f"an object {object()!r} " + "m" * 10**6, "e" * 10**6, "g" * 10**6, "h" * 10**6, {"kind": "law", "right": {(0,): 10**400}}
+        )
+
+    registered(verbose)
+    result = checks.run("99.it", None)
+    assert "0x7" not in result.message
+    assert all(len(text) < 2100 for text in (result.message, result.expected, result.got, result.hint))
+    assert result.picture is None, "a number that no picture can have"
+
+
+@pytest.mark.parametrize("values", [[0.5] * 10**6, [[[0.5] * 100] * 100] * 100, ["a" * 100] * 10**6], ids=["long", "deep", "text"])
+def test_a_picture_with_too_many_parts_is_left_out(registered, values):
+    registered(lambda student, seed: core.Result(True, "", picture={"kind": "residual", "p": values}))
+    assert checks.run("99.it", None).picture is None
+
+
+def test_a_picture_s_numbers_are_finite_floats(registered):
+    picture = {"kind": "k", "values": [math.inf, Fraction(1, 2), True, 3], "marks": [("K", -math.inf)]}
+    registered(lambda student, seed: core.Result(True, "", picture=picture))
+    found = checks.run("99.it", None).picture
+    assert str(found) == "{'kind': 'k', 'values': [nan, 0.5, True, 3], 'marks': [('K', nan)]}"
+
+
 def test_an_unknown_check_names_those_that_there_are():
     with pytest.raises(KeyError, match=r"02\.exact_law"):
         checks.run("02.nothing", None)
@@ -266,6 +357,11 @@ def test_an_unknown_check_names_those_that_there_are():
     [
         ("acceptance", {"points": [(0.1, 0.1), (1.2, 1.0)]}),
         ("law", {"right": {(0,): 0.5, (1, 0): 0.5}, "student": {(0,): 1.0}}),
+        ("distributions", {"series": {"p": [0.5, 0.5], "q": [0.1, 0.9]}, "title": "t"}),
+        ("several", {"lines": {"a": ([0, 1], [0.2, 0.4])}, "title": "t", "xlabel": "x", "ylabel": "y"}),
+        ("intervals", {"points": [(10, 0.5, 0.1), (99, 0.6, 0.05)], "truth": 0.6, "title": "t", "xlabel": "x", "ylabel": "y"}),
+        ("beside", {"labels": ["a"], "right": [1], "student": [3], "title": "t", "ylabel": "GB", "xlabel": "model", "log": True}),
+        ("lines", {"x": [1, 2, 4], "right": [1, 1, 2], "student": [1, 2, 4], "title": "t", "xlabel": "n", "ylabel": "ms"}),
         ("slots", {"rows": {"before": ["prefix", "draft"], "after": ["prefix", "dropped"]}, "title": "t"}),
     ],
 )

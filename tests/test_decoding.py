@@ -192,6 +192,9 @@ def test_every_accept_length(target, k):
         assert full
         assert all(round.accepted == right for round in full)
         assert all(round.last == ("bonus" if right == k else "recovered") for round in full)
+        assert all(round.judged == min(right + 1, k) for round in full), "what stands after a rejection was never judged"
+        assert run.stats.judged == sum(round.judged for round in run.rounds)
+        assert run.stats.alpha == run.stats.accepted / run.stats.judged
 
 
 @pytest.mark.parametrize("k", [0, 1, 3, 8])
@@ -204,6 +207,7 @@ def test_stop_token_times_budget_times_k(target, k, budget):
         assert run.tokens == expected
         assert run.stats.emitted == sum(len(round.tokens) for round in run.rounds) == len(expected)
         assert run.stats.accepted <= run.stats.emitted
+        assert all(round.accepted <= round.judged <= round.drafted for round in run.rounds)
         for round in run.rounds:
             assert round.accepted + (round.last != "accepted") == len(round.tokens)
 

@@ -121,7 +121,8 @@ def test_a_submission_is_graded_in_a_clean_folder(container):
 def test_what_a_student_must_not_read_is_closed(container):
     submit(container)
     run(container)
-    closed = ["results", "submission", "source/secret", "source/autograder/released", "source/autograder/checks", f"source/{REAL_JUDGE}"]
+    closed = ["results", "submission"]
+    closed += [f"source/{name}" for name in ("secret", "specdec", "autograder/released", "autograder/checks", REAL_JUDGE)]
     assert {name: (container / name).stat().st_mode & 0o077 for name in closed} == dict.fromkeys(closed, 0)
     assert (container / "source" / "autograder" / "inside" / "wire.py").stat().st_mode & 0o004, "the student's side must find its code"
 

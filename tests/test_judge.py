@@ -4,20 +4,26 @@ import importlib
 import json
 import os
 import random
+import re
 import socket
 import struct
 import subprocess
+import sys
+import sysconfig
 import time
+from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 import torch
 
 from autograder import course, marks, zoo
-from autograder.checks import core, stepping
-from autograder.inside import lent, wire
+from autograder.checks import core, step_tables, stepping
+from autograder.inside import lent, usage, wire
+from autograder.judging import clock, sandbox
 from autograder.judging import judge as module
-from autograder.judging import sandbox
+from autograder.judging import session as session_module
 from autograder.judging.judge import Exercise, Judge, Settings, released
 from autograder.judging.sandbox import Limits, Sandbox
 from autograder.judging.session import Lost, RemoteFunction, RemoteObject, Session
@@ -115,6 +121,29 @@ def test_a_frame_beyond_all_bounds_is_refused_before_it_is_read(ends):
         b.receive()
 
 
+@pytest.mark.parametrize("part", [b"[],", b"0,", b'"",', b"{},", b'{"tuple":[]},'], ids=repr)
+def test_a_frame_of_millions_of_parts_is_refused_before_it_is_parsed(ends, monkeypatch, part):
+    """Parsed, a list takes fifty times the bytes of its text."""
+    (_, b), _ = ends
+    monkeypatch.setattr(wire, "MOST_PARTS", 10_000)
+    monkeypatch.setattr(wire.json, "loads", refuse)
+    text = b"[" + part * 10_000 + b"0]"
+    monkeypatch.setattr(wire.Connection, "_read", lambda self, size: self._come.extend(struct.pack("<II", len(text), 0) + text))
+    with pytest.raises(wire.Malformed, match=r"a frame of \d+,\d+ parts"):
+        b.receive()
+
+
+def test_the_text_of_a_frame_has_a_bound_of_its_own(ends):
+    """Arrays are long; what is parsed is not. So is what is sent."""
+    (a, b), (raw, _) = ends
+    raw.sendall(struct.pack("<II", wire.MOST_TEXT + 1, 0))
+    with pytest.raises(wire.Malformed, match="a frame of"):
+        b.receive()
+    for value in ("a" * (wire.MOST_TEXT + 1), [0] * (wire.MOST_PARTS + 1)):
+        with pytest.raises(wire.Malformed, match="too much for one answer"):
+            a.send(value)
+
+
 def test_noise_is_malformed_or_closed_and_nothing_else():
     noise = random.Random(0)
     for _ in range(300):
@@ -168,7 +197,7 @@ def test_what_holds_none_is_refused(probs):
 
 @pytest.mark.parametrize("numbers", [1, 2])
 def test_the_branches_behind_one_come_in_the_order_of_an_enumeration(numbers):
-    cells = lent.Cells(6, numbers)
+    cells = lent.Cells(3, numbers)
 
     def program(rng):
         first = rng.categorical([0.5, 0.25, 0.0, 0.25])
@@ -244,6 +273,76 @@ def test_a_child_may_not(box, attempt):
         ask(box, f"import os, socket\ndef f():\n    {attempt}")
     refusals = ("PermissionError", "OSError", "FileNotFoundError", "ProcessLookupError", "gaierror", "ConnectionRefusedError")
     assert raised.value.kind in refusals
+
+
+@needs_sandbox
+def test_a_child_sees_of_the_system_what_runs_programs(box, open_box, tmp_path):
+    """nbgrader's exchange lies in /usr/local/share, and administrators keep more of their own in /usr."""
+    source = "import os\ndef f(folder):\n    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []"
+    assert not set(ask(box, source, "/usr")) - {path.split("/")[2] for path in sandbox.SYSTEM if path.startswith("/usr/")}
+    assert set(ask(box, source, "/usr/local")) <= {"bin", "lib"}
+    assert ask(box, source, "/usr/local/share") == []
+    assert ask(box, source, "/etc") == ["alternatives", "ld.so.cache"]
+    assert ask(open_box, source, "/usr/local/share") == sorted(os.listdir("/usr/local/share"))
+
+
+WHAT_OF_THE_COURSE = """
+import os, sys
+def f(names):
+    found = []
+    for name in names:
+        try:
+            __import__(name)
+            found.append(name)
+        except ModuleNotFoundError as error:
+            said = str(error)
+    return found, said, os.listdir("/given") if os.path.isdir("/given") else []
+"""
+
+
+@pytest.mark.parametrize("sandboxed", [pytest.param(True, marks=needs_sandbox), False])
+@pytest.mark.parametrize("given", [(), ("autograder.checks.tiny",)])
+def test_of_the_course_a_child_has_what_its_exercise_declares(sandboxed, given, request):
+    box = request.getfixturevalue("box" if sandboxed else "open_box")
+    names = ["specdec", "specdec.law", "autograder.checks.core", "autograder.checks.stepping", "autograder.checks.tiny", "autograder.zoo"]
+    session = Session(box.open(given))
+    with session.time_limit(10):
+        session.request("cell", name="a", source=WHAT_OF_THE_COURSE)
+        found, said, files = RemoteFunction(session, "f")(names)
+        assert found == list(given)
+        assert files == []
+        assert "is not there when your work is graded; of the course this exercise has check" in said
+        session.request("cell", name="b", source="from autograder.checks import check\ncheck('02.nothing', None)")
+    session.close()
+
+
+@needs_sandbox
+def test_the_course_is_hidden_where_it_is_installed_among_the_libraries(tmp_path, monkeypatch):
+    """As on another teacher's machine: `pip install` without -e. The finder that refuses it is the student's to remove."""
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        (site / path.name).symlink_to(f"{sandbox.SITE}-real/{path.name}")
+    for name in sandbox.COURSE:
+        (site / name).unlink(missing_ok=True)
+        (site / name).mkdir()
+        (site / name / "__init__.py").write_text("canary = 'CANARY'")
+    seen = sandbox._bwrap(site)
+    at = seen.index("--proc")
+    seen[at:at] = ["--ro-bind", sysconfig.get_path("purelib"), f"{sandbox.SITE}-real"]
+    program = "import os, sys; sys.path.append('/site')\nimport numpy, specdec\n"
+    program += "print(hasattr(specdec, 'canary'), os.listdir('/site/autograder'))"
+    shown = subprocess.run([*seen, os.path.realpath(sys.executable), "-I", "-c", program], capture_output=True, text=True)
+    assert shown.stdout.split() == ["False", "[]"], shown.stderr
+
+
+def test_an_exercise_declares_by_its_imports_what_it_needs_of_the_course():
+    exercise = verdicts.exercise
+    assert (exercise("02-rejection-rule").given, exercise("05-kv-rollback").given) == ((), ("autograder.checks.tiny",))
+    notebook = released(A)
+    notebook.cells[1].source += "\nfrom specdec.law import law"
+    with pytest.raises(ValueError, match=r"imports specdec\.law\.law, and sandbox\.GIVEN has of the course only autograder\.checks\.tiny"):
+        Exercise(A, notebook, "zoo")
 
 
 @needs_sandbox
@@ -349,6 +448,33 @@ def h(counter): return counter.secret()
     session.close()
 
 
+SPYING_STEP = """
+kinds = set()
+def spec_step(prefix, target, draft, k, rng):
+    things = target, draft, rng, rng.uniform
+    kinds.add((*map(type, things), *(tuple(dir(thing)) for thing in things)))
+    rng.uniform()
+    target(prefix)
+    draft(prefix)
+    return [rng.categorical(target(prefix))]
+def seen():
+    return len(kinds)
+"""
+
+
+def test_what_is_lent_has_the_type_of_what_is_asked(open_box):
+    """A step may not be one where each question is heard and another where thousands are asked for at once."""
+    session = Session(open_box.open())
+    with session.time_limit(20):
+        session.request("cell", name="a", source=SPYING_STEP)
+        step, tables = RemoteFunction(session, "spec_step"), step_tables.grid_tables(1, k=1)
+        stepping.emitted_tokens(step, stepping.PREFIX, stepping.Models(tables), 1, stepping.Sampling(0).row())
+        assert len(stepping.sampled_tokens(step, [stepping.PREFIX] * 50, tables, 1, "seed", audited=5)) == 50
+        stepping.law_of_step(step, tables, stepping.PREFIX, 1)
+        assert RemoteFunction(session, "seen")() == 1
+    session.close()
+
+
 def test_a_check_that_has_seen_enough_stops_their_code(open_box):
     session = Session(open_box.open())
 
@@ -387,13 +513,72 @@ def test_a_lost_child_stays_lost(open_box):
     session.close()
 
 
-def test_time_is_the_child_s_own(open_box):
-    """A child that works is late after its seconds; one that waits, as on a busy machine, only after several times that."""
-    for source, least in (("def f():\n    while True: pass", 0.5), ("import time\ndef f():\n    time.sleep(60)", 1.9)):
+@pytest.mark.parametrize("sandboxed", [pytest.param(True, marks=needs_sandbox), False])
+def test_time_is_the_child_s_own(sandboxed, request):
+    """A child that works is late after its seconds; one that sleeps, later, but before the clock shows several times that."""
+    box = request.getfixturevalue("box" if sandboxed else "open_box")
+    told = usage.queued_seconds([str(os.getpid())]) is not None
+    slept = 0.5 * clock.SLEEP if told else 0.5 * clock.WALL
+    for source, least in (("def f():\n    while True: pass", 0.5), ("import time\ndef f():\n    time.sleep(60)", slept)):
         began = time.monotonic()
         with pytest.raises(core.OutOfTime):
-            ask(open_box, source, seconds=0.5)
+            ask(box, source, seconds=0.5)
         assert time.monotonic() - began >= least
+
+
+def test_a_child_that_starves_is_not_late(monkeypatch):
+    """It computes for a tenth of the time and stands in line for the rest, as beside many others. The control: it sleeps instead."""
+    monkeypatch.setattr(clock, "AGAIN", 0.01)
+    for queued, late in ((True, False), (False, True)):
+        child = Starving(queued)
+        session = Session(child)
+        with session.time_limit(0.1):
+            if late:
+                with pytest.raises(core.OutOfTime):
+                    session.request("defined", name="f")
+            else:
+                assert session.request("defined", name="f") is True
+        child.socket.close()
+
+
+class Starving:
+    """A child that answers after its fifth look, in every one of which ten seconds in line, or of sleep, are reported."""
+
+    def __init__(self, queued):
+        self.socket, self._there = socket.socketpair()
+        self._queued, self._looks = queued, 0
+
+    def usage(self):
+        self._looks += 1
+        if self._looks == 5:
+            text = b'{"dict":[["done",true]]}'
+            self._there.sendall(struct.pack("<II", len(text), 0) + text)
+        return clock.Usage(0.01 * self._looks, {"1": 10.0 * self._looks if self._queued else 0.0})
+
+
+def test_what_is_late_is_told_in_the_same_words(open_box, monkeypatch):
+    """The budget of all checks is what is left of it, which differs from run to run, and sleep ends a check before it."""
+    monkeypatch.setattr(clock, "MOST_SLEEP", 0.3)
+    for source, told in (("import time\ndef f(): time.sleep(9)", "20 s"), ("def f():\n while True: pass", "300 s")):
+        session = Session(open_box.open())
+        with session.time_limit(20):
+            session.request("cell", name="a", source=source)
+        with pytest.raises(core.OutOfTime, match=f"not finished after {told}"), session.budget(0.4, 300), session.time_limit(20):
+            RemoteFunction(session, "f")()
+        session.close()
+
+
+def test_a_child_that_will_not_say_what_it_printed_is_not_waited_for(open_box, monkeypatch):
+    monkeypatch.setattr(session_module, "QUICK", 0.2)
+    session = Session(open_box.open())
+    source = "import gc, time\nfor thing in gc.get_objects():\n    if type(thing).__name__ == 'Responder':\n"
+    source += "        thing.printed.take = lambda: time.sleep(1000)"
+    with session.time_limit(30):
+        session.request("cell", name="a", source=source)
+        with session.printing() as printed:
+            assert printed() == ""
+    assert session.lost == "late"
+    session.close()
 
 
 # -- whole submissions -------------------------------------------------------------------------------------------------
@@ -421,6 +606,22 @@ def test_a_cell_that_fails_costs_what_it_defines(judge):
     assert found.checks[1].message == "residual_dist is not defined"
     assert "SyntaxError" in found.checks[1].got
     assert any("residual_dist raised SyntaxError" in note for note in found.notes)
+
+
+def test_what_a_mark_keeps_is_bounded_and_the_same_in_every_run(judge):
+    """Of a notebook that prints addresses in two thousand cells, each of which raises."""
+    exercise = verdicts.exercise("04-speedup")
+    notebook = zoo.filled("04-speedup", exercise.release)
+    raises = "print(object())\nraise ValueError({}, str(object()) * 50)"
+    raising = [nbformat.v4.new_code_cell(raises.format(n), id=f"raises-{n}") for n in range(200)]
+    notebook.cells[2:2] = raising
+    notebook.cells += [nbformat.v4.new_code_cell("def speedup(alpha, k, c): return object\ndel optimal_k", id="last")]
+    told = [marks.to_json(judge.judge(exercise.job("somebody", course.text(notebook).encode()))) for _ in range(2)]
+    assert all(len(text) < 50_000 for text in told)
+    assert not [text for text in told if re.search(r"0x[0-9a-f]{6}", text)]
+    timeless = [re.sub(r'"(seconds|sha256)": [^,\n]*', "", text) for text in told]
+    assert timeless[0] == timeless[1]
+    assert "and more cells" in told[0]
 
 
 def test_a_crash_costs_its_check_and_the_others_go_on(judge):
@@ -472,8 +673,7 @@ def test_no_canary_comes_out_and_no_file_goes_in(tmp_path, monkeypatch, judge):
     canary = "CANARY-" + os.urandom(8).hex()
     places = [course.ROOT / "solutions" / "canary.txt", course.ROOT / "autograder" / "checks" / "canary.txt", tmp_path / "gradebook.db"]
     monkeypatch.setenv("SPECDEC_CANARY", canary)
-    few = dict.fromkeys(range(4), 50)  # the marks do not matter here
-    monkeypatch.setattr(importlib.import_module("autograder.checks.02_rejection_rule"), "TEXTS", few)
+    monkeypatch.setattr(importlib.import_module("autograder.checks.02_rejection_rule"), "TEXTS", {3: 50})  # the marks do not matter here
     readers = ("reads_solutions", "reads_gradebook", "reads_environment", "reads_parent", "reads_objects", "writes_results", "pickles")
     cases = [case for case in zoo.cases("cheat") if case.path.stem in readers]
     assert len(cases) == len(readers)

@@ -10,7 +10,7 @@ from specdec import forwards, measure
 from specdec.decoding import generate
 from specdec.distributions import Sampling
 from specdec.drafters import Combine, DraftModel, Eagle, PromptLookup
-from specdec.forwards import forward_costs, median_seconds
+from specdec.forwards import forward_costs, seconds_of
 from specdec.measure import (
     PLAIN,
     Cost,
@@ -186,7 +186,7 @@ def test_compare_says_what_is_missing():
         compare(target, {PLAIN: None}, [[1]], GREEDY, repeats=0)
 
 
-def test_medians_take_turns_and_forget_the_first(monkeypatch):
+def test_cases_take_turns_and_the_first_turn_is_forgotten(monkeypatch):
     clock, order = Clock(), []
     monkeypatch.setattr(measure.time, "perf_counter", clock)
     slow = iter([100, 5, 1, 3])
@@ -195,9 +195,9 @@ def test_medians_take_turns_and_forget_the_first(monkeypatch):
         order.append(name)
         clock.now += seconds
 
-    found = median_seconds({"a": lambda: call("a", next(slow)), "b": lambda: call("b", 1)}, 3)
+    found = seconds_of({"a": lambda: call("a", next(slow)), "b": lambda: call("b", 1)}, 3, torch.device("cpu"))
     assert order == list("abababab")
-    assert found == {"a": 3 + 1, "b": 1 + 1}
+    assert found == {"a": [5 + 1, 1 + 1, 3 + 1], "b": [1 + 1] * 3}
 
 
 def test_forward_costs_measure_every_width_and_leave_the_context_alone():

@@ -34,6 +34,7 @@ from autograder.checks.stepping import (
     law_of_step,
     sampled_tokens,
 )
+from autograder.inside.plain import number, shown, vector
 from specdec.law import law_distance
 from specdec.statistics import goodness_of_fit
 
@@ -99,9 +100,9 @@ def _redrawn(draw: Callable[[], Any], fits: Callable[[Any], bool]) -> Any:
 def _truth(answer: Any) -> bool:
     """True or False; numpy's and torch's booleans and 0 and 1 are fine."""
     try:
-        return bool({0: False, 1: True}[float(answer)])
-    except (KeyError, TypeError, ValueError):
-        raise Wrong("accept_or_reject must return True or False", "True or False", repr(answer)[:200]) from None
+        return bool({0: False, 1: True}[number(answer)])
+    except (KeyError, ValueError):
+        raise Wrong("accept_or_reject must return True or False", "True or False", shown(answer)) from None
 
 
 def _acceptance_curve(student: Callable) -> list[tuple[float, float]]:
@@ -168,9 +169,9 @@ def _vector(student: Callable, p: list[float], q: list[float], no_mass: bool = F
             ) from None  # fmt: skip
         raise
     try:
-        values = [float(a) for a in answer]
-    except (TypeError, ValueError):
-        raise Wrong("residual_dist did not return a list of numbers", asked, repr(answer)[:200]) from None
+        values = vector(answer)
+    except ValueError:
+        raise Wrong("residual_dist did not return a list of numbers", asked, shown(answer)) from None
     if len(values) != len(p):
         raise Wrong(f"residual_dist returned {len(values)} numbers for a vocabulary of {len(p)}", asked, _shown(values))
     return values
@@ -350,8 +351,8 @@ def equivalence(student: Callable, seed: int) -> Result:
     for k, count in TEXTS.items():
         texts = Counter(_texts(student, tables, k, count, seed))
         tests[k] = goodness_of_fit([texts[text] for text in exact], list(exact.values()), FALSE_FAIL / 2 / len(TEXTS))
-        for text, number in texts.items():
-            tokens.update({token: number * text.count(token) for token in text})
+        for text, times in texts.items():
+            tokens.update({token: times * text.count(token) for token in text})
     observed = [tokens[t] / TOKENS for t in range(3)]
     expected = [sum(mass * text.count(t) for text, mass in exact.items()) / TEXT for t in range(3)]
     tv = sum(abs(a - b) for a, b in zip(observed, expected)) / 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import linecache
+import math
 import signal
 import threading
 import time
@@ -20,12 +21,15 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
 
+from autograder.inside import plain
+from autograder.inside.plain import number
 from autograder.inside.printed import FirstLines
 
 HERE = Path(__file__).parent
-OURS = (HERE, HERE.parents[1] / "specdec")  # code that is never the student's
+OURS = (HERE, HERE.parent / "inside", HERE.parents[1] / "specdec")  # code that is never the student's
 SECONDS = 20.0  # a check's time limit; an endless loop is then a message, not a hanging kernel
 SIMPLE = 5.0  # for a check that calls a function a hundred times, with numbers
 
@@ -109,7 +113,12 @@ def names(chapter: str | None = None) -> list[str]:
 
 
 class Host(Protocol):
-    """Where the student's functions run: here (`Here`), or in a process of their own (the judge's `Session`)."""
+    """Where the student's functions run: here (`Here`), or in a process of their own (the judge's `Session`).
+
+    faults: exceptions by which the host itself fails; no answer of a student's is to blame for them.
+    """
+
+    faults: tuple[type[Exception], ...]
 
     def time_limit(self, seconds: float) -> AbstractContextManager[None]:
         """Raises OutOfTime after so many seconds."""
@@ -118,6 +127,11 @@ class Host(Protocol):
     def printing(self) -> AbstractContextManager[Callable[[], str]]:
         """Catches what the student's code prints meanwhile; called, gives its first lines."""
         ...
+
+    def answer(self, function: Callable, value: Any) -> Any:
+        """What a function of the student's returned, by the rule of `inside.plain`."""
+        ...
+
 
 
 def run(name: str, *functions: Any, seed: int = 0, host: Host | None = None) -> Result:
@@ -140,35 +154,79 @@ def run(name: str, *functions: Any, seed: int = 0, host: Host | None = None) -> 
                 result = wrong.result
             except OutOfTime as late:
                 result = Result(False, str(late), hint=_ENDLESS)
-        return replace(result, printed=printed())
+            except (SystemExit, Exception) as error:
+                if isinstance(error, _host.get().faults):
+                    raise
+                result = _unjudged(error)
+        return bounded(replace(result, printed=printed()))
     finally:
         _host.reset(before)
+
+
+def _unjudged(error: BaseException) -> Result:
+    """The answer, or what the student's code did to the check, made the check itself raise: a failure like any other."""
+    if isinstance(error, Elsewhere) or _students_frame(error) is not None:
+        return _raised(error).result
+    *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
+    raised = f"{type(error).__name__} in {frame.f_code.co_name}: {_shortened(_text(error), 120) or 'no message'}"
+    return Result(False, f"this check cannot judge what your code returned ({raised})", hint="Are all results what the task asks for?")
+
+
+MOST_TEXT, MOST_DRAWN = 2000, 20_000  # characters of a result's text; numbers and words of its picture
+
+
+def bounded(result: Result) -> Result:
+    """No longer than somebody reads, without addresses, which differ from run to run; and a picture of plain, finite parts."""
+    texts = {name: getattr(result, name) for name in ("message", "expected", "got", "hint", "printed")}
+    cut = {name: plain.without_addresses(_shortened(text, MOST_TEXT)) for name, text in texts.items()}
+    try:
+        picture = None if result.picture is None else _drawable(result.picture, [MOST_DRAWN])
+    except ValueError:
+        picture = None
+    return replace(result, picture=picture, **cut)
+
+
+def _drawable(value: Any, left: list[int]) -> Any:
+    """Raises ValueError where a picture has too many parts, or one that is no number, text, list or dictionary."""
+    left[0] -= 1
+    if left[0] < 0:
+        raise ValueError("too large to be drawn")
+    if value is None or isinstance(value, (bool, str)):
+        return value[:MOST_TEXT] if isinstance(value, str) else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(_drawable(item, left) for item in value)
+    if isinstance(value, dict):
+        return {_drawable(key, left): _drawable(item, left) for key, item in value.items()}
+    found = number(value)
+    return value if isinstance(value, int) and abs(found) < 2**53 else found if math.isfinite(found) else math.nan
 
 
 _ENDLESS = "Look for a loop that never ends: a `while` whose condition does not change, or a step that emits no token."
 
 
 def call(function: Callable, *args: Any, what: str = "") -> Any:
-    """The student's function on these arguments.
+    """The student's function on these arguments: its answer as `inside.plain` has it.
 
     Raises:
-        Wrong: if the function is still a stub or raises; `what` says which call it was.
+        Wrong: if the function is still a stub, raises, or returns what is no plain data; `what` says which call it was.
     """
     try:
-        return function(*args)
-    except Signal:
+        return _host.get().answer(function, function(*args))
+    except (Signal, *_host.get().faults):
         raise
     except NotImplementedError as error:
         raise Wrong(
             f"{_stub(error)} is not written yet",
             hint="Replace the line `raise NotImplementedError(...)` with your code, run that cell, then this one.",
         ) from error
-    except Exception as error:
-        raise Wrong(
-            f"your code raised {_kind(error)}: {_shortened(str(error) or 'no message')}",
-            expected=f"a result from {what}" if what else "",
-            got=_students_line(error),
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise _raised(error, f"a result from {what}" if what else "") from error
+
+
+def _raised(error: BaseException, expected: str = "") -> Wrong:
+    if _kind(error) in ("NotPlain", "Malformed"):
+        return Wrong(f"your code returned {_text(error)}", expected)
+    return Wrong(f"your code raised {_kind(error)}: {_shortened(_text(error) or 'no message')}", expected, _students_line(error))
 
 
 class Elsewhere(Exception):
@@ -197,6 +255,13 @@ def _kind(error: BaseException) -> str:
     return error.kind if isinstance(error, Elsewhere) else type(error).__name__
 
 
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # theirs, too
+        return ""
+
+
 def _shortened(text: str, limit: int = 300) -> str:
     return text if len(text) <= limit else text[:limit] + " …"
 
@@ -209,16 +274,21 @@ def _stub(error: BaseException) -> str:
     return frame.f_code.co_qualname.rpartition("<locals>.")[2]
 
 
-def _students_line(error: BaseException) -> str:
-    """The innermost line of the traceback that is the student's own: not a library's, not the check's."""
-    if isinstance(error, Elsewhere):
-        return error.line
+def _students_frame(error: BaseException) -> TracebackType | None:
     frame, found = error.__traceback__, None
     while frame is not None:
         name = frame.tb_frame.f_code.co_filename
         if "site-packages" not in name and not any(folder in Path(name).parents for folder in OURS):
             found = frame
         frame = frame.tb_next
+    return found
+
+
+def _students_line(error: BaseException) -> str:
+    """The innermost line of the traceback that is the student's own: not a library's, not the check's."""
+    if isinstance(error, Elsewhere):
+        return error.line
+    found = _students_frame(error)
     if found is None:
         return f"{type(error).__name__} before your code ran: do the arguments fit the task's description?"
     code = found.tb_frame.f_code
@@ -234,8 +304,13 @@ def time_limit(seconds: float) -> AbstractContextManager[None]:
 class Here:
     """The process of the check: a notebook's kernel, or a test."""
 
+    faults: tuple[type[Exception], ...] = ()
+
     def time_limit(self, seconds: float) -> AbstractContextManager[None]:
         return _alarm(seconds)
+
+    def answer(self, function: Callable, value: Any) -> Any:
+        return value if isinstance(function, type) else plain.plain(value)  # what a class was called for is an object
 
     @contextlib.contextmanager
     def printing(self) -> Iterator[Callable[[], str]]:

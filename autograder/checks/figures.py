@@ -65,6 +65,37 @@ def _curves(axes: Axes, curves: dict[str, Sequence[float]], title: str, ylabel: 
     axes.legend(frameon=False, fontsize="small", ncols=1)
 
 
+def _distributions(axes: Axes, series: dict[str, Sequence[float]], title: str) -> None:
+    colours = (RIGHT, THIRD, YOURS)
+    _bars(axes, [str(i) for i in range(len(next(iter(series.values()))))], dict(zip(series, zip(series.values(), colours))))
+    axes.set(xlabel="token", ylabel="probability", title=title)
+    axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def _several(axes: Axes, lines: dict[str, tuple[Sequence[float], Sequence[float]]], title: str, xlabel: str, ylabel: str) -> None:
+    for shade, (label, (x, y)) in enumerate(lines.items()):
+        axes.plot(x, y, color=_shade(shade, len(lines)), label=label)
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.legend(frameon=False, fontsize="small")
+
+
+def _intervals(
+    axes: Axes, points: Sequence[tuple[float, float, float]], title: str, xlabel: str, ylabel: str,
+    truth: float | None = None, labels: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Points (x, value, half width); with labels x counts them, without x is on a logarithmic scale."""
+    x, value, error = zip(*points)
+    axes.errorbar(x, value, yerr=error, fmt="o", capsize=4, color=YOURS)
+    if truth is not None:
+        axes.axhline(truth, color=RIGHT, label=f"α = {truth}")
+        axes.legend(frameon=False)
+    if labels:
+        axes.set_xticks(x, labels)
+    else:
+        axes.set_xscale("log")
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+
+
 def _slots(axes: Axes, rows: dict[str, Sequence[str]], title: str) -> None:
     """Rows of cache slots. A slot is 'prefix', 'draft', 'correction', 'dropped' or 'free'."""
     colours = {"prefix": RIGHT, "draft": YOURS, "correction": THIRD, "dropped": "#f4d0d0", "free": "#f4f4f6"}
@@ -79,6 +110,28 @@ def _slots(axes: Axes, rows: dict[str, Sequence[str]], title: str) -> None:
     axes.set_xticks(range(max(map(len, rows.values()))))
     handles = [axes.barh(0, 0, color=colour, label=kind) for kind, colour in colours.items() if kind != "free"]
     axes.legend(handles=handles, frameon=False, fontsize="small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.28))
+
+
+def _beside(axes: Axes, labels: Sequence[str], right: Sequence[float], student: Sequence[float], title: str, ylabel: str,
+            xlabel: str, log: bool = False) -> None:  # fmt: skip
+    """Pairs of bars."""
+    _bars(axes, labels, {"right": (right, RIGHT), "yours": (student, YOURS)})
+    if log and all(value > 0 for value in [*right, *student]):
+        axes.set_yscale("log")
+    axes.tick_params(axis="x", labelsize="small")
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.legend(frameon=False, fontsize="small")
+
+
+def _lines(axes: Axes, x: Sequence[float], right: Sequence[float], student: Sequence[float], title: str, xlabel: str, ylabel: str) -> None:
+    """The right line under the student's. Both axes are logarithmic, so that a wrong factor is a line beside the right one."""
+    axes.plot(x, right, "o-", color=RIGHT, linewidth=4, alpha=0.6, label="right")
+    axes.plot(x, student, "o-", color=YOURS, markersize=3, label="yours")
+    axes.set_xscale("log", base=2)
+    if all(value > 0 for value in [*right, *student]):
+        axes.set_yscale("log")
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.legend(frameon=False, fontsize="small")
 
 
 def _bars(axes: Axes, labels: Sequence[str], series: dict[str, tuple[Sequence[float], str]]) -> None:
@@ -96,4 +149,7 @@ def _shade(i: int, n: int) -> tuple[float, float, float]:
     return tuple(1 - share * (1 - c) for c in full)
 
 
-_KINDS = {"acceptance": _acceptance, "residual": _residual, "law": _law, "histogram": _histogram, "curves": _curves, "slots": _slots}
+_KINDS = {
+    "acceptance": _acceptance, "residual": _residual, "law": _law, "histogram": _histogram, "curves": _curves, "slots": _slots,
+    "distributions": _distributions, "several": _several, "intervals": _intervals, "beside": _beside, "lines": _lines,
+}  # fmt: skip

@@ -11,6 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+if __package__:
+    from autograder.inside.plain import shown
+else:  # beside the student's code
+    from plain import shown
+
 _places: dict[int, tuple[Any, list[Tensor]]] = {}
 
 
@@ -40,4 +45,4 @@ def poison(cache: Any) -> None:
 def describe(cache: Any, name: str) -> tuple[str, str]:
     """(type of the device on which the tensor `cache.name` is, or nothing if it is none; what it is)"""
     value = getattr(cache, name, None)
-    return (value.device.type, "") if isinstance(value, Tensor) else ("", repr(value)[:100])
+    return (value.device.type, "") if isinstance(value, Tensor) else ("", shown(value, 100))

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 import lent
+import plain
 import shell
 import wire
 from printed import FirstLines
@@ -36,24 +37,42 @@ class Stopped(BaseException):
     """The judge has seen enough. Not an Exception, so that `except Exception` lets it through."""
 
 
-class Remote:
-    """An object of the judge's. It can be called, and so can its methods; it has nothing else."""
+class Handle:
+    """Something of the judge's. It can be called, and so can its methods; it has nothing else.
 
-    def __init__(self, responder: Responder, number: int):
-        self._responder, self._number = responder, number
+    The same type whether the judge hears each question (then `number` is its own) or has lent the answers in advance: nobody's code
+    can be another one where it is listened to.
+    """
+
+    def __init__(self, ask: Callable[[str], Callable], number: int | None = None):
+        self._ask, self._number, self._call, self._methods = ask, number, ask("__call__"), {}
 
     def __call__(self, *args: Any) -> Any:
-        return self._responder.ask(self._number, "__call__", args)
+        return self._call(*args)
 
     def __getattr__(self, name: str) -> Callable:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
-        return lambda *args: self._responder.ask(self._number, name, args)
+        if name not in self._methods:
+            self._methods[name] = self._ask(name)
+        return self._methods[name]
+
+
+def lend(value: Any) -> Handle:
+    """An object of this side as one of the judge's."""
+    return Handle(lambda name: lambda *args: getattr(value, name)(*args))
+
+
+class Instance:
+    """What a class of the student's was called for: it stays here, even if it is a list or a number as well."""
+
+    def __init__(self, value: Any):
+        self.value = value
 
 
 class Responder:
     def __init__(self, end: socket.socket):
-        self._wire = wire.Connection(end, self._export, self._own, lambda number: Remote(self, number))
+        self._wire = wire.Connection(end, self._export, self._own, self._remote, plain.shallow)
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}  # id → number; the objects live as long as this table
         self._tables, self._known = 0, [{}, {}]
@@ -75,7 +94,10 @@ class Responder:
                 self._handle(message)
 
     def ask(self, number: int, method: str, args: tuple) -> Any:
-        self._wire.send({"ask": number, "method": method, "args": list(args)})
+        try:
+            self._wire.send({"ask": number, "method": method, "args": list(args)})
+        except plain.NotPlain as error:
+            raise TypeError(f"called with {error}") from None
         while "do" in (message := self._wire.receive()):
             self._handle(message)
         if "answer" in message:
@@ -95,8 +117,10 @@ class Responder:
             reply = {"raised": _described(error)}
         try:
             self._wire.send(reply)
-        except wire.Malformed as error:
-            self._wire.send({"raised": {"type": "NotPlain", "text": str(error), "line": "", "stub": ""}})
+        except wire.Closed:
+            raise
+        except BaseException as error:  # nothing of it was sent
+            self._wire.send({"raised": _described(error)})
 
     # -- what the judge asks for ---------------------------------------------------------------------------------------
 
@@ -108,14 +132,16 @@ class Responder:
         return callable(self.names.get(name))
 
     def _do_call(self, function: Any, args: list) -> Any:
-        return self._target(function)(*args)
+        target = self._target(function)
+        answer = target(*args)
+        return Instance(answer) if isinstance(target, type) else plain.plain(answer)
 
     def _do_get(self, of: Any, name: str) -> Any:
-        value = getattr(of, name)
+        value = plain.plain(getattr(of, name))
         return {"method": True} if callable(value) else {"value": value}
 
     def _do_method(self, of: Any, name: str, args: list) -> Any:
-        return getattr(of, name)(*args)
+        return plain.plain(getattr(of, name)(*args))
 
     def _do_probe(self, name: str, args: list) -> Any:
         import probes  # which brings torch
@@ -128,14 +154,14 @@ class Responder:
     def _do_steps(self, function: Any, prefixes: list, order: list, k: int, models: list, rng: int) -> dict:
         """One step behind each prefix of the order, with models and randomness that were lent. `odd`: the first result that is no list
         of whole numbers; what comes behind it is not run."""
-        step, asked = self._target(function), [lent.Memo(model) for model in models]
+        step, asked = self._target(function), [lend(lent.Memo(model)) for model in models]
         found: list[list[int]] = []
         numbers: list[float] = []
         start = 0
         for number in order:
             if start == len(numbers):
                 numbers, start = rng.block().tolist(), 0
-            result = step(prefixes[number], *asked, k, lent.Row(numbers, start, rng.refuse, rng.exhausted))
+            result = step(prefixes[number], *asked, k, lend(lent.Row(numbers, start, rng.refuse, rng.exhausted)))
             start += lent.MOST_DRAWS
             try:
                 found.append([int(operator.index(token)) for token in result])
@@ -154,7 +180,7 @@ class Responder:
             chosen, result, refused = scripts.pop(), None, False
             rng = lent.Scripted(chosen, cut)
             try:
-                result = step(prefix, *asked, k, rng)
+                result = step(prefix, *map(lend, asked), k, lend(rng))
             except lent.Refused:
                 refused = True
             except Exception:
@@ -173,19 +199,22 @@ class Responder:
         return self.names[function] if type(function) is str else function
 
     def _export(self, value: Any) -> dict:
-        if isinstance(value, Remote):
+        if type(value) is Handle and value._number is not None:
             return {"own": value._number}
-        if callable(value) or type(value).__module__ == "__main__":
-            number = self._numbers.setdefault(id(value), len(self._objects))
-            if number not in self._objects:
-                if len(self._objects) >= MOST_OBJECTS:
-                    raise wire.Malformed(f"more than {MOST_OBJECTS} objects")
-                self._objects[number] = value
-            return {"ref": number}
-        raise wire.Malformed(f"{_kind(value)} is no plain data: return numbers, lists of numbers, arrays or tensors")
+        if type(value) is Instance:
+            value = value.value
+        number = self._numbers.setdefault(id(value), len(self._objects))
+        if number not in self._objects:
+            if len(self._objects) >= MOST_OBJECTS:
+                raise plain.NotPlain(f"more than {MOST_OBJECTS} objects")
+            self._objects[number] = value
+        return {"ref": number}
 
     def _own(self, number: int) -> Any:
         return self._objects[number]
+
+    def _remote(self, number: int) -> Handle:
+        return Handle(lambda method: lambda *args: self.ask(number, method, args), number)
 
     # -- cells ---------------------------------------------------------------------------------------------------------
 
@@ -242,11 +271,6 @@ def _described(error: BaseException) -> dict:
         shown = f"{kind} in {code.co_name}, line {line}" + (f": {text_there}" if text_there else "")
     bases = [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"]
     return {"type": kind, "bases": bases, "text": text[:1000], "line": shown, "stub": stub if "NotImplementedError" in bases else ""}
-
-
-def _kind(value: Any) -> str:
-    kind = type(value)
-    return f"an object of type {getattr(kind, '__name__', '?')}"[:80]
 
 
 def main(end: socket.socket) -> None:

@@ -36,7 +36,8 @@ def seclude(limits: dict) -> None:
     """Namespaces of its own, then an own user without any privilege."""
     must(LIBC.unshare(NEWNS | NEWIPC), "unshare")
     for place, options in (
-        ("/proc", "size=4k,mode=555"), ("/dev/shm", "size=4k,mode=555"), ("/tmp", f"size={limits['disk']},nr_inodes=1000,mode=1777"),
+        ("/proc", "size=4k,mode=555"), ("/dev/shm", "size=4k,mode=555"), ("/given", "size=4k,mode=555"),
+        ("/tmp", f"size={limits['disk']},nr_inodes=1000,mode=1777"),
     ):  # fmt: skip
         must(LIBC.mount(b"tmpfs", place.encode(), b"tmpfs", NOSUID | NODEV, options.encode()), f"mount {place}")
     os.chdir("/tmp")

@@ -25,15 +25,18 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
+if __package__:
+    from autograder.inside import plain
+else:  # beside the student's code, where there is no course
+    import plain
+
 HEADER = struct.Struct("<II")
-MOST = 64 * 2**20  # bytes of a frame
-MOST_BITS, WHOLE = 4096, 2**53  # of a whole number; below this one JSON carries it as itself
-DTYPES = {
-    "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8,
-}  # fmt: skip
+MOST, MOST_TEXT = 64 * 2**20, 8 * 2**20  # bytes of a frame, and of its JSON
+MOST_PARTS = 3 * plain.MOST_PARTS  # values and lists of a frame: parsed, one takes 100 bytes where its text takes two
+WHOLE = 2**53  # below it JSON carries a whole number as itself
 
 
-class Malformed(ValueError):
+class Malformed(plain.NotPlain):
     """What came is no frame, or what was to be sent is no plain data."""
 
 
@@ -45,18 +48,22 @@ class Connection:
     """One end.
 
     export(object) → n: how objects that are no plain data are named; raises Malformed if they may not be sent.
-    resolve(n), remote(n): the receiver's own object n, and what stands for the sender's.
+    own(n), remote(n): the receiver's own object n, and what stands for the sender's.
+    reduced(value): what is sent in place of a value of another type; the judge's side sends exact types alone.
     """
 
-    def __init__(self, end: socket.socket, export: Callable[[Any], dict], own: Callable[[int], Any], remote: Callable[[int], Any]):
-        self._end, self._export, self._own, self._remote = end, export, own, remote
+    def __init__(
+        self, end: socket.socket, export: Callable[[Any], dict], own: Callable[[int], Any], remote: Callable[[int], Any],
+        reduced: Callable[[Any], Any] = lambda value: value,
+    ):  # fmt: skip
+        self._end, self._export, self._own, self._remote, self._reduced = end, export, own, remote, reduced
         self._come = bytearray()  # a frame that has begun to come
 
     def send(self, message: Any) -> None:
         raw = bytearray()
         text = json.dumps(self._plain(message, raw), allow_nan=False, separators=(",", ":")).encode()
-        if len(text) + len(raw) > MOST:
-            raise Malformed(f"{(len(text) + len(raw)) / 2**20:.0f} MiB are more than the {MOST // 2**20} that may be sent at once")
+        if len(text) > MOST_TEXT or len(text) + len(raw) > MOST or _parts(text) > MOST_PARTS:
+            raise Malformed(f"{(len(text) + len(raw)) / 2**20:.0f} MiB in {_parts(text):,} parts: too much for one answer")
         try:
             self._end.sendall(HEADER.pack(len(text), len(raw)) + text + raw)
         except (BrokenPipeError, ConnectionResetError) as error:
@@ -66,11 +73,13 @@ class Connection:
         """Raises Malformed, Closed, or TimeoutError as the socket's timeout has it; after that it can be called again."""
         self._read(HEADER.size)
         length, extra = HEADER.unpack_from(self._come)
-        if length + extra > MOST:
+        if length > MOST_TEXT or length + extra > MOST:
             raise Malformed(f"a frame of {length + extra} bytes")
         self._read(HEADER.size + length + extra)
         text, raw = self._come[HEADER.size : HEADER.size + length], self._come[HEADER.size + length :]
         self._come = bytearray()
+        if _parts(text) > MOST_PARTS:
+            raise Malformed(f"a frame of {_parts(text):,} parts")
         try:
             return self._value(json.loads(text, parse_constant=_refuse), raw)
         except Malformed:
@@ -107,6 +116,9 @@ class Connection:
         torch = sys.modules.get("torch")
         if torch is not None and kind is torch.dtype:
             return {"dtype": str(value).removeprefix("torch.")}
+        reduced = self._reduced(value)
+        if reduced is not value:
+            return self._plain(reduced, raw)
         array = _array_bytes(value)
         if array is None:
             return self._export(value)
@@ -124,15 +136,15 @@ class Connection:
             for item in values
         ]
 
-    def _value(self, plain: Any, raw: bytearray) -> Any:
-        kind = type(plain)
+    def _value(self, parsed: Any, raw: bytearray) -> Any:
+        kind = type(parsed)
         if kind is list:
-            return [self._value(item, raw) if type(item) in (list, dict) else item for item in plain]
+            return [self._value(item, raw) if type(item) in (list, dict) else item for item in parsed]
         if kind is not dict:
-            return plain
-        if len(plain) != 1:
-            raise Malformed(f"an object of {len(plain)} keys")
-        ((kind, content),) = plain.items()
+            return parsed
+        if len(parsed) != 1:
+            raise Malformed(f"an object of {len(parsed)} keys")
+        ((kind, content),) = parsed.items()
         if kind == "tuple" and type(content) is list:
             return tuple(self._value(content, raw))
         if kind == "dict":
@@ -143,7 +155,7 @@ class Connection:
             return float(content)
         if kind == "array":
             return _array(raw, *content)
-        if kind == "dtype" and content in DTYPES:
+        if kind == "dtype" and content in plain.DTYPES:
             import torch
 
             return getattr(torch, content)
@@ -152,18 +164,22 @@ class Connection:
         raise Malformed(f"an object {kind!r:.40}")
 
 
+def _parts(text: bytes | bytearray) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
 def _refuse(constant: str) -> None:
     raise Malformed(f"{constant} in JSON")
 
 
 def _hex(value: int) -> str:
-    if value.bit_length() > MOST_BITS:
-        raise Malformed(f"a whole number of {value.bit_length()} bits; {MOST_BITS} may be sent")
+    if value.bit_length() > plain.MOST_BITS:
+        raise Malformed(f"a whole number of {value.bit_length()} bits; {plain.MOST_BITS} may be sent")
     return hex(value)
 
 
 def _number(text: str) -> int:
-    if type(text) is not str or len(text) > MOST_BITS // 4 + 3:
+    if type(text) is not str or len(text) > plain.MOST_BITS // 4 + 3:
         raise Malformed("a whole number that is too long")
     return int(text, 16)
 
@@ -177,21 +193,22 @@ def _array_bytes(value: Any) -> tuple[str, str, tuple, bytes] | None:
     if torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter):
         tensor = value.detach().cpu().contiguous().clone()
         dtype = str(tensor.dtype).removeprefix("torch.")
-        if dtype not in DTYPES:
+        if dtype not in plain.DTYPES:
             raise Malformed(f"a tensor of dtype {dtype} cannot be sent")
         return "torch", dtype, tuple(tensor.shape), tensor.flatten().view(torch.uint8).numpy().tobytes()
     if numpy is not None and (type(value) is numpy.ndarray or isinstance(value, numpy.generic)):
         array = numpy.asarray(value)
-        if type(array) is not numpy.ndarray or array.dtype.name not in DTYPES:
+        if type(array) is not numpy.ndarray or array.dtype.name not in plain.DTYPES:
             raise Malformed(f"an array of dtype {array.dtype} cannot be sent")
-        return "numpy", array.dtype.name, array.shape, array.tobytes()
+        native = array.astype(array.dtype.newbyteorder("="), copy=False)
+        return "numpy", array.dtype.name, array.shape, native.tobytes()
     return None
 
 
 def _array(raw: bytearray, library: str, dtype: str, shape: list, start: int, end: int) -> Any:
     if not all(type(n) is int and 0 <= n <= MOST for n in (*shape, start, end)) or len(shape) > 8 or end > len(raw):
         raise Malformed(f"an array of shape {shape!r:.60}")
-    if math.prod(shape) * DTYPES[dtype] != end - start:
+    if math.prod(shape) * plain.DTYPES[dtype] != end - start:
         raise Malformed(f"an array of shape {shape!r:.60} and dtype {dtype} in {end - start} bytes")
     data = raw[start:end]
     if library == "torch":

@@ -3,9 +3,10 @@ clean memory.
 
     python -I zygote.py CONTROL SITE JSON
 
-CONTROL is the number of a socket to the judge, with a line of JSON for each message: it sends {"open": n} with the child's own socket,
-{"kill": n} or {"cpu": n}, and gets {"opened": n}, {"cpu": n, "seconds": s}, or {"ended": n, "status": s} when a child is gone (its exit
-status). SITE is where libraries lie, JSON the limits (`sandbox.Limits`). Only this code has run in this
+CONTROL is the number of a socket to the judge, with a line of JSON for each message: it sends {"open": n, "given": [modules]} with the
+child's own socket,
+{"kill": n} or {"usage": n}, and gets {"opened": n}, {"usage": n, "cpu": s, "queued": {thread: s}} (`usage`), or {"ended": n, "status": s}
+when a child is gone (its exit status). SITE is where libraries lie, JSON the limits (`sandbox.Limits`). Only this code has run in this
 process; a student's never does.
 
 A child gets process, mount and IPC namespaces of its own: it is process 1 of its namespace, so that everything it ever started dies
@@ -32,6 +33,7 @@ sys.path.append(sys.argv[2])
 
 import responder  # noqa: E402  (what lies beside this file)
 import seclusion  # noqa: E402
+import usage  # noqa: E402
 
 
 class Zygote:
@@ -66,19 +68,26 @@ class Zygote:
             return False
         for message in map(json.loads, data.splitlines()):
             if "open" in message:
-                self._open(message["open"], passed[0])
+                self._open(message["open"], message["given"], passed[0])
             pids = dict(self.children.values())
             if message.get("kill") in pids:
                 kill(pids[message["kill"]], self.limits["namespaces"])
-            if "cpu" in message:
-                self._tell({"cpu": message["cpu"], "seconds": cpu_seconds(pids.get(message["cpu"], 0), self.limits["namespaces"])})
+            if "usage" in message:
+                seen = self._processes(pids.get(message["usage"], 0))
+                self._tell({**message, "cpu": usage.cpu_seconds(seen), "queued": usage.queued_seconds(seen)})
         return True
 
-    def _open(self, number: int, end: int) -> None:
+    def _processes(self, pid: int) -> list[str]:
+        """A child's with all that it has started. Beside this process and its parent everything in the sandbox is the child's."""
+        if self.limits["namespaces"]:
+            return [name for name in usage.processes() if name not in ("1", str(os.getpid()))]
+        return usage.of_session(pid) if pid else []
+
+    def _open(self, number: int, given: list[str], end: int) -> None:
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
-            self._run(end, writing)
+            self._run(given, end, writing)
         os.close(end)
         os.close(writing)
         with open(reading) as file:
@@ -86,7 +95,7 @@ class Zygote:
         self.children[pid] = number, int(inner or pid)
         self._tell({"opened": number})
 
-    def _run(self, end: int, writing: int) -> NoReturn:
+    def _run(self, given: list[str], end: int, writing: int) -> NoReturn:
         """In a child of the zygote's: becomes the submission's process or, with namespaces, its parent, which only waits for it."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -102,7 +111,7 @@ class Zygote:
                     status = os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) % 256  # 247 for -9
                     return
             os.close(writing)
-            self._become_child(end)
+            self._become_child(given, end)
             status = 0
         finally:
             os._exit(status)
@@ -120,9 +129,10 @@ class Zygote:
     def _tell(self, message: dict) -> None:
         self.control.sendall(json.dumps(message).encode() + b"\n")
 
-    def _become_child(self, end: int) -> None:
+    def _become_child(self, given: list[str], end: int) -> None:
         os.setsid()
         limits = self.limits
+        give({name: limits["given"][name] for name in given})
         if limits["namespaces"]:
             seclusion.seclude(limits)
         else:
@@ -142,20 +152,6 @@ def kill(pid: int, namespaces: bool) -> None:
             end(pid, signal.SIGKILL)
 
 
-def cpu_seconds(pid: int, namespaces: bool) -> float:
-    """Processor time of a child with all that it has started; 0 if it is gone or there is no /proc."""
-    ours = {"1", str(os.getpid())}  # beside these two everything in the sandbox is the child's
-    pids = [name for name in os.listdir("/proc") if name.isdigit() and name not in ours] if namespaces else [str(pid)]
-    ticks = 0
-    for name in pids:
-        try:
-            with open(f"/proc/{name}/stat") as file:
-                ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
-        except OSError:
-            continue  # gone meanwhile
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def address_space() -> int:
     """Bytes of this process's address space, libraries included."""
     try:
@@ -173,9 +169,22 @@ def warm() -> None:
     torch.ones(8, 8, dtype=torch.float64) @ torch.ones(8, 8, dtype=torch.float64)
 
 
+class Hidden:
+    """Finds nothing of the course, wherever it lies, and says so. given: what the exercise may have of it."""
+
+    def __init__(self, given: list[str]):
+        self.given = given
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name.partition(".")[0] in ("autograder", "specdec"):
+            there = ", ".join(["check", *self.given])
+            raise ModuleNotFoundError(f"{name} is not there when your work is graded; of the course this exercise has {there}", name=name)
+
+
 def give(modules: dict[str, str]) -> None:
-    """What the exercises import of the course: the modules that are handed out, and a `check` that leaves it to the judge."""
-    for name in ("autograder", "autograder.checks"):
+    """What the exercise declares of the course, and a `check` that leaves it to the judge. In the child: another's has no trace of it."""
+    parents = {".".join(name.split(".")[:n]) for name in modules for n in range(1, name.count(".") + 1)}
+    for name in {"autograder", "autograder.checks"} | parents:
         sys.modules[name] = package = types.ModuleType(name)
         package.__path__ = []
     sys.modules["autograder.checks"].check = lambda *_args, **_kwargs: None
@@ -183,12 +192,13 @@ def give(modules: dict[str, str]) -> None:
         spec = importlib.util.spec_from_file_location(name, path)
         sys.modules[name] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
+        setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module)
+    sys.meta_path.insert(0, Hidden(list(modules)))
 
 
 if __name__ == "__main__":
     settings = json.loads(sys.argv[3])
     if settings["torch"]:
         warm()
-    give(settings["given"] if settings["torch"] else {})
     gc.freeze()  # a child's collector does not walk over what it was born with, so that those pages stay shared
     Zygote(socket.socket(fileno=int(sys.argv[1])), settings).serve()

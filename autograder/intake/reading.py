@@ -15,7 +15,7 @@ MOST_CELLS, MOST_CODE = 2_000, 2_000_000  # what is left of it without them: cel
 
 
 # A backup that links what has not changed looks the same, and so do files that were linked to save space. nbgrader copies.
-COPY = "if the whole folder is linked, as in a backup, grade a copy of it (cp -r)"
+COPY = "if the whole folder is linked, as in a backup, grade a plain copy of it"
 
 
 class Unreadable(ValueError):

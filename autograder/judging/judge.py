@@ -25,17 +25,18 @@ from autograder.inside.shell import not_run
 from autograder.intake.reading import Unreadable, parse, read_bytes
 from autograder.intake.rebuilding import rebuild, title
 from autograder.intake.submission import Submission
-from autograder.judging.sandbox import PACKAGE, Limits, Sandbox
-from autograder.judging.session import WALL, Lost, RemoteFunction, Session
+from autograder.judging.sandbox import COURSE, GIVEN, PACKAGE, Limits, Sandbox
+from autograder.judging.session import Lost, RemoteFunction, Session
 from autograder.marks import CheckMark, Mark
 
 CELL_SECONDS = 10.0  # for a cell outside the checks
-LOAD_SECONDS = 30.0  # for all of them, cells that must be left out and a new child each time included; on the clock WALL times that
+MOST_NOTES = 20  # of cells that raised: a notebook may have thousands
+LOAD_SECONDS = 30.0  # for all of them, cells that must be left out and a new child each time included
 
 
 @dataclass(frozen=True)
 class Settings:
-    """unsafe: without bubblewrap; seconds: of processor time, for all checks of a submission together; torch: as `Sandbox`."""
+    """unsafe: without bubblewrap; seconds: as `clock` counts them, for all of a submission together; torch: as `Sandbox`."""
 
     unsafe: bool = False
     seconds: float = 300.0
@@ -67,7 +68,8 @@ class Code(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A submission ready to be judged, plain data that can go to another machine."""
+    """A submission ready to be judged, plain data that can go to another machine. given: the modules of the course that the exercise
+    has."""
 
     student: str
     assignment: str
@@ -77,6 +79,7 @@ class Job:
     submission: str
     version: str
     notes: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
 
     def mark(self, status: str, checks: tuple[CheckMark, ...], notes: tuple[str, ...] = ()) -> Mark:
         return Mark(self.student, self.assignment, status, checks, (*self.notes, *notes), self.submission, self.version)
@@ -90,7 +93,8 @@ class Exercise:
     """What all submissions of an assignment have in common.
 
     Raises:
-        ValueError: if a graded cell does not begin with `check("NN.name", function, …)`, or there is no such check.
+        ValueError: if a graded cell does not begin with `check("NN.name", function, …)`, or there is no such check, or a cell imports
+            more of the course than `sandbox.GIVEN` has.
     """
 
     def __init__(self, assignment: str, release: NotebookNode, secret: str = ""):
@@ -99,6 +103,7 @@ class Exercise:
         unknown = {task.check for task in self.tasks} - set(core.names(assignment[:2]))
         if unknown:
             raise ValueError(f"{assignment} asks for checks that there are not: {', '.join(sorted(unknown))}")
+        self.given = _given(release)
         self.version = self._version()
 
     def taken(self, submission: Submission) -> Job | Mark:
@@ -127,7 +132,7 @@ class Exercise:
         cells = tuple(Code(c.metadata.get("nbgrader", {}).get("grade_id", c.id), title(c), c.source) for c in code)
         digest = _digest(content)
         seed = self.seed(student, digest)
-        return Job(student, self.assignment, self.tasks, cells, seed, digest, self.version, (*notes, *remarks))
+        return Job(student, self.assignment, self.tasks, cells, seed, digest, self.version, (*notes, *remarks), self.given)
 
     def seed(self, student: str, submission: str) -> int:
         """What a submission's fixtures and samples are made from: nobody without the secret can know it, and it can be repeated.
@@ -143,7 +148,7 @@ class Exercise:
         """Changes with everything that can change a mark: the chapter's checks, what they import, the judge, the notebook, the secret."""
         found = hashlib.sha256(course.text(self.release).encode() + self._keyed("version"))
         chapter = next(Path(core.__file__).parent.glob(f"{self.assignment[:2]}_*.py")).stem
-        for name in sorted(_imported(f"autograder.checks.{chapter}") | _imported(__name__)):
+        for name in sorted(_imported(f"autograder.checks.{chapter}") | _imported(__name__) | set(self.given)):
             found.update(_file(name).read_bytes())
         for path in sorted((PACKAGE / "inside").glob("*.py")):
             found.update(path.read_bytes())
@@ -160,6 +165,34 @@ def _task(cell: NotebookNode) -> Task:
             functions = tuple(ast.unparse(function) for function in given[1:])
             return Task(cell.metadata.nbgrader.grade_id, float(cell.metadata.nbgrader.points), name, functions)
     raise ValueError(f'the graded cell {cell.metadata.nbgrader.grade_id} does not begin with check("NN.name", function, …)')
+
+
+def _given(release: NotebookNode) -> tuple[str, ...]:
+    """The modules of the course that the exercise's own cells import, beside `check`: that is how it declares what it needs."""
+    found = set()
+    for name in sorted(name for cell in release.cells if cell.cell_type == "code" for name in _imports(cell.source)):
+        if name.partition(".")[0] in COURSE and name != "autograder.checks.check":
+            module = next((given for given in GIVEN if f"{name}.".startswith(f"{given}.")), None)
+            if module is None:
+                raise ValueError(f"a cell imports {name}, and sandbox.GIVEN has of the course only {', '.join(GIVEN)}")
+            found.add(module)
+    return tuple(name for name in GIVEN if name in found)
+
+
+def _imports(source: str) -> set[str]:
+    """What a cell imports: "package.module", or "package.module.name" of a name in it."""
+    names = set()
+    for node in ast.walk(_parsed(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def _parsed(source: str) -> ast.Module:
+    """A cell without IPython's own lines."""
+    return ast.parse("\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines()))
 
 
 @cache
@@ -201,7 +234,7 @@ class Judge:
 
     def judge(self, job: Job) -> Mark:
         core.load(job.assignment[:2])  # the first time this takes as long as the sandbox's start, which is awaited after it
-        work = _Work(self._sandbox, list(job.cells), time.monotonic() + WALL * self._settings.seconds)
+        work = _Work(self._sandbox, job, self._settings.seconds)
         try:
             checks = tuple(work.check(task, job.seed) for task in job.tasks)
             return job.mark(*work.outcome(checks))
@@ -218,12 +251,16 @@ class _Work:
     status: what became of the code; said: what became of cells, once each; left_out: of those that were not run in the end.
     """
 
-    def __init__(self, sandbox: Sandbox, cells: list[Code], deadline: float):
-        self._sandbox, self._cells, self._deadline = sandbox, cells, deadline
+    def __init__(self, sandbox: Sandbox, job: Job, seconds: float):
+        self._sandbox, self._cells, self._given = sandbox, list(job.cells), job.given
+        self._seconds, self._spent = seconds, 0.0
         self._session: Session | None = None
         self.status = "graded"
-        self.said = {f"{cell.title}: {why}": None for cell in cells for why in not_run(cell.source)}
+        self.said: dict[str, None] = {}
         self.left_out: dict[str, None] = {}
+        for cell in self._cells:
+            for why in not_run(cell.source):
+                _note(self.said, f"{cell.title}: {why}")
 
     def outcome(self, checks: tuple[CheckMark, ...]) -> tuple[str, tuple[CheckMark, ...], tuple[str, ...]]:
         """Status, checks and notes of a mark. A cell that raised may be why points are missing, and is none of anybody's concern where
@@ -237,7 +274,7 @@ class _Work:
         began = time.perf_counter()
         try:
             session = self._ready()
-            with session.time_limit(max(0.1, (self._deadline - time.monotonic()) / WALL)):
+            with session.budget(max(0.1, self._seconds - self._used()), self._seconds):
                 functions = [self._function(session, name) for name in task.functions]
                 result = core.run(task.check, *functions, seed=seed, host=session)
         except core.Wrong as wrong:
@@ -248,6 +285,7 @@ class _Work:
             result = core.Result(False, f"your code raised {error.kind} where none of it was asked for")
         if self._session is not None and self._session.lost:
             self._lost(self._session)
+        result = core.bounded(result)
         credit = 1.0 if result.passed else min(max(result.credit, 0.0), 1.0)
         shown: dict[str, Any] = {
             name: getattr(result, name) for name in ("message", "expected", "got", "hint", "printed", "picture")
@@ -256,28 +294,28 @@ class _Work:
         return CheckMark(task.check, task.grade_id, credit * task.points, task.points, **shown, seed=seed, seconds=seconds)
 
     def _function(self, session: Session, name: str) -> RemoteFunction:
-        if session.request("defined", name=name) is not True:
+        if not session.defined(name):
             why = "; ".join(self.said | self.left_out)
             raise core.Wrong(f"{name} is not defined", f"a cell that defines {name}", why, "Run all cells of your notebook anew.")
         return RemoteFunction(session, name)
 
     def _ready(self) -> Session:
         """A child in which all cells have run, but for those that never end or end the process."""
-        began = time.monotonic()
+        began = self._used()
         while self._session is None:
-            if time.monotonic() > min(began + WALL * LOAD_SECONDS, self._deadline):
+            if self._used() > min(began + LOAD_SECONDS, self._seconds):
                 self.status = "timeout"
                 raise core.OutOfTime(LOAD_SECONDS)
-            self._session = session = Session(self._sandbox.open())
+            self._session = session = Session(self._sandbox.open(self._given))
             for cell in list(self._cells):
                 try:
                     with session.time_limit(CELL_SECONDS):
                         session.request("cell", name=cell.name, source=cell.source)
                 except core.Elsewhere as error:
                     unwritten = f"{error.stub} is not written yet"  # as a check says it
-                    self.said[unwritten if error.stub else f"{cell.title} raised {error.kind}: {str(error)[:200]}"] = None
+                    _note(self.said, unwritten if error.stub else f"{cell.title} raised {error.kind}: {str(error)[:200]}")
                 except (core.OutOfTime, Lost) as error:
-                    self.left_out[f"{cell.title} was left out: {error}"] = None
+                    _note(self.left_out, f"{cell.title} was left out: {error}")
                     self._cells.remove(cell)
                     self._lost(session)
                     break
@@ -287,10 +325,20 @@ class _Work:
         self.status = "timeout" if session.lost == "late" or self.status == "timeout" else "crashed"
         self.close()
 
+    def _used(self) -> float:
+        """Seconds that its children are charged in all."""
+        return self._spent + (self._session.used() if self._session is not None else 0.0)
+
     def close(self) -> None:
         if self._session is not None:
+            self._spent = self._used()
             self._session.close()
             self._session = None
+
+
+def _note(notes: dict[str, None], note: str) -> None:
+    """Adds a note, unless there are too many."""
+    notes[note if len(notes) < MOST_NOTES else "and more cells"] = None
 
 
 def released(assignment: str) -> NotebookNode:

@@ -15,18 +15,29 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 
+from autograder.judging.clock import Usage
+
 PACKAGE = Path(__file__).parents[1]
 INSIDE = PACKAGE / "inside"
 SITE = "/site"
-# Modules of the course that the exercises' given cells import; what they import of the rest is there, and does nothing.
+COURSE = ("autograder", "specdec")  # which may be installed among the libraries
+# All that may ever be had of the course in a sandbox. A submission gets of it what its exercise's own cells import, and nothing else of
+# `autograder` and `specdec`: neither as a module nor as a file. A name that a module here imports must stand here before it.
 GIVEN = {"autograder.checks.tiny": PACKAGE / "checks" / "tiny.py"}
+# What is seen of the system: programs and libraries. Not /usr/local/share, where nbgrader's exchange lies, nor whatever else an
+# administrator keeps in /usr or /usr/local.
+SYSTEM = (
+    *(f"/usr/{name}" for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "share", "local/bin", "local/lib")),
+    "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/alternatives", "/etc/ld.so.cache",
+)  # fmt: skip
 FIRST_UID = 60_000  # users that nobody has; each sandbox its own, so that they do not share a limit
-START = 120.0  # seconds for Python and torch to start in
+START, ANSWER = 120.0, 60.0  # seconds for Python and torch to start in, and for an answer of what was started, on a busy machine
 
 
 class SandboxError(RuntimeError):
@@ -66,16 +77,17 @@ def _settings(limits: Limits, unsafe: bool, torch: bool) -> dict:
     return {**asdict(limits), "namespaces": not unsafe, "uid": uid, "given": given, "torch": torch}
 
 
-def _bwrap() -> list[str]:
+def _bwrap(libraries: Path = Path(sysconfig.get_path("purelib"))) -> list[str]:
     """The command that everything inside is run by. As root it needs no user namespace: the children get a user of their own."""
     users = ["--unshare-user", "--uid", "1000", "--gid", "1000", "--cap-add", "CAP_SYS_ADMIN"]
     if os.getuid() == 0:
         users = ["--cap-drop", "ALL", *(f"--cap-add={cap}" for cap in ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"))]
         users = [part for word in users for part in word.split("=")]
-    python, libraries = Path(sys.base_prefix).resolve(), Path(sysconfig.get_path("purelib")).resolve()
-    seen = [p for p in ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/etc/alternatives", "/etc/ld.so.cache") if Path(p).exists()]
-    binds = [part for p in seen for part in (("--symlink", os.readlink(p), p) if Path(p).is_symlink() else ("--ro-bind", p, p))]
-    if not python.is_relative_to("/usr"):
+    python, libraries = Path(sys.base_prefix).resolve(), libraries.resolve()
+    seen = [p for p in SYSTEM if Path(p).exists()]
+    binds = [part for folder in ("/usr", "/usr/local", "/etc") for part in ("--perms", "0755", "--dir", folder)]
+    binds += [part for p in seen for part in (("--symlink", os.readlink(p), p) if Path(p).is_symlink() else ("--ro-bind", p, p))]
+    if python not in (Path("/usr"), Path("/usr/local")):
         above = [str(folder) for folder in reversed(python.parents) if folder != folder.parent]  # which only root may enter, as /root
         binds += [part for folder in above for part in ("--perms", "0755", "--dir", folder)]
         binds += ["--ro-bind", str(python), str(python)]
@@ -88,6 +100,7 @@ def _bwrap() -> list[str]:
         "--die-with-parent", "--new-session", "--clearenv",
         *(part for name, value in environment.items() for part in ("--setenv", name, value)),
         *binds, "--ro-bind", str(libraries), SITE, "--ro-bind", str(INSIDE), "/inside",
+        *(part for name in COURSE if (libraries / name).is_dir() for part in ("--size", "4096", "--tmpfs", f"{SITE}/{name}")),
         *(part for name, path in GIVEN.items() for part in ("--ro-bind", str(path), f"/given/{name}.py")),
         "--proc", "/proc", "--dev", "/dev", "--size", str(2**20), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp", "--",
     ]  # fmt: skip
@@ -102,8 +115,8 @@ def open_to_all() -> bool:
 class Sandbox:
     """A warm Python, in bubblewrap or, with unsafe, in no more than a process of its own: another user's, where it is root's and can be.
 
-    torch: whether every child begins with it, and with what the exercises that need it import of the course. Without, one that
-        imports it itself pays for that: with a second, and with the memory that a submission may take.
+    torch: whether every child begins with it. Without, one that imports it itself pays for that: with a second, and with the memory
+        that a submission may take.
 
     It starts while its owner does something else: the first `open` waits for it.
 
@@ -127,30 +140,37 @@ class Sandbox:
                 env={"PATH": os.environ.get("PATH", os.defpath), "OMP_NUM_THREADS": "1"},
             )  # fmt: skip
 
-    def open(self) -> Child:
-        """A fresh child for a submission."""
+    def open(self, given: Sequence[str] = ()) -> Child:
+        """A fresh child for a submission. given: the names of GIVEN that its exercise declares."""
         if not self._count:
             self._wait("ready", None, START)
         self._count += 1
         ours, theirs = socket.socketpair()
         with theirs:
-            socket.send_fds(self._control, [json.dumps({"open": self._count}).encode() + b"\n"], [theirs.fileno()])
-            self._wait("opened", self._count, 10)
+            self._tell({"open": self._count, "given": list(given)}, [theirs.fileno()])
+            self._wait("opened", self._count, ANSWER)
         return Child(self, self._count, ours)
 
     def end(self, number: int) -> int:
         """Kills a child and waits until it is gone: its exit status."""
         if number not in self._ended:
-            self._control.sendall(json.dumps({"kill": number}).encode() + b"\n")
-            self._wait("ended", number, 10)
+            self._tell({"kill": number})
+            self._wait("ended", number, ANSWER)
         return self._ended.pop(number)
 
-    def cpu_seconds(self, number: int) -> float:
-        """Of a child and all that it started; 0 if it is gone, or nobody can know. A sandbox has one child at a time."""
+    def usage(self, number: int) -> Usage | None:
+        """Of a child and all that it started; None if it is gone. A sandbox has one child at a time."""
         if number in self._ended:
-            return 0.0
-        self._control.sendall(json.dumps({"cpu": number}).encode() + b"\n")
-        return self._wait("cpu", number, 10)["seconds"]
+            return None
+        self._tell({"usage": number})
+        found = self._wait("usage", number, ANSWER)
+        return Usage(found["cpu"], found["queued"])
+
+    def _tell(self, message: dict, passed: Sequence[int] = ()) -> None:
+        try:
+            socket.send_fds(self._control, [json.dumps(message).encode() + b"\n"], passed)
+        except OSError as error:
+            raise SandboxError(f"the sandbox cannot be told anything: {error}") from error
 
     def _wait(self, what: str, number: int | None, seconds: float) -> dict:
         deadline = time.monotonic() + seconds
@@ -163,7 +183,10 @@ class Sandbox:
                 if what in message and number in (None, message[what]):
                     return message
             self._control.settimeout(max(0.01, deadline - time.monotonic()))
-            data = self._control.recv(4096)
+            try:
+                data = self._control.recv(2**16)
+            except TimeoutError:
+                raise SandboxError(f"the sandbox does not answer within {seconds:.0f} s") from None
             if not data:
                 self._process.wait()
                 raise SandboxError(f"the sandbox ended: {self._process.stderr.read().decode(errors='replace').strip()[-500:]}")
@@ -189,9 +212,9 @@ class Child:
     def __init__(self, sandbox: Sandbox, number: int, end: socket.socket):
         self._sandbox, self._number, self.socket = sandbox, number, end
 
-    def cpu_seconds(self) -> float:
-        """Processor time that it has used."""
-        return self._sandbox.cpu_seconds(self._number)
+    def usage(self) -> Usage | None:
+        """What it has had of the processors; None if it is gone."""
+        return self._sandbox.usage(self._number)
 
     def close(self) -> int:
         """Ends the process and all that it started. Returns its exit status."""

@@ -8,18 +8,18 @@ back, and whatever the child does, or does not, costs its own check alone.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from autograder.checks import core
 from autograder.inside import wire
-from autograder.judging.sandbox import Child
+from autograder.inside.plain import without_addresses
+from autograder.judging.clock import Clock, Limit
+from autograder.judging.sandbox import Child, SandboxError
 
 WAIT = 10.0  # seconds, where no limit is set
-WALL = 4.0  # times a time limit, on the clock
+QUICK = 5.0  # seconds for an answer that costs the other side nothing
 MOST_TEXT = 2000  # characters of anything that the student's code wrote
 
 
@@ -62,15 +62,6 @@ class RemoteObject(core.Stays):
         return self.session.request("probe", name=name, args=[self, *args])
 
 
-@dataclass(frozen=True)
-class _Limit:
-    """So many seconds of the child's processor time, from when on its clock and on the wall's."""
-
-    seconds: float
-    began: float
-    cpu: float
-
-
 class Session:
     """One child, and the conversation with it: a `core.Host`. lost: why there is no conversation any more."""
 
@@ -78,7 +69,9 @@ class Session:
         self._child, self.lost = child, ""
         self._wire = wire.Connection(child.socket, self._export, self._own, lambda number: RemoteObject(self, number))
         self._lent: list[Any] = []  # what the child may ask, while it answers
-        self._limits: list[_Limit] = []
+        self._clock = Clock(child.usage)
+        self._limits: list[tuple[Limit, float]] = []  # with the seconds that a message tells, the same in every run
+        self._began: Limit = self._clock.limit(0.0)
         self._late = 0.0  # the limit that was passed
         self._signal: BaseException | None = None  # what a check raised inside the student's code
 
@@ -130,7 +123,7 @@ class Session:
             self._signal, reply = signal, {"stop": True}
         except Exception as error:  # of our models, at the student's arguments
             kinds = [kind for kind in type(error).__mro__ if kind in _BUILTIN.values()]
-            reply = {"raise": [(kinds or [ValueError])[0].__name__, str(error)[:MOST_TEXT]]}
+            reply = {"raise": [(kinds or [ValueError])[0].__name__, without_addresses(str(error)[:MOST_TEXT])]}
         self._send(reply)
 
     # -- one end of the wire -------------------------------------------------------------------------------------------
@@ -154,7 +147,8 @@ class Session:
             raise core.OutOfTime(self._late) if self._late else self._lose(self.lost)
         self._child.socket.settimeout(self._patience())
         try:
-            yield
+            with self._clock.waiting():
+                yield
         except TimeoutError:
             return
         except wire.Malformed as error:
@@ -163,18 +157,18 @@ class Session:
             raise self._lose("") from None
 
     def _patience(self) -> float:
-        """Seconds to wait. A limit is one of processor time, so that a busy machine costs nobody a mark, and several times that on
-        the clock."""
+        """Seconds to wait before the limits are looked at again."""
         left = WAIT
-        for limit in self._limits:
-            passed = time.monotonic() - limit.began
-            if passed > limit.seconds:
-                passed = max(self._child.cpu_seconds() - limit.cpu, passed / WALL)
-            if passed >= limit.seconds:
-                self.lost, self._late = "late", limit.seconds
-                raise core.OutOfTime(limit.seconds)
-            left = min(left, limit.seconds - passed)
+        for limit, told in self._limits:
+            left = min(left, self._clock.left(limit))
+            if left <= 0:
+                self.lost, self._late = "late", told
+                raise core.OutOfTime(told)
         return max(left, 0.05)
+
+    def used(self) -> float:
+        """Seconds that the child is charged in all."""
+        return self._clock.used(self._began)
 
     def _lose(self, why: str) -> Lost:
         self.lost = why or "your code ended the Python process"
@@ -184,7 +178,7 @@ class Session:
         if isinstance(value, RemoteObject):
             return {"own": value.number}
         if not callable(value) and not getattr(value, "exposed", ()):
-            raise TypeError(f"a check hands out {value!r:.80}, which is neither plain data nor callable nor exposed")
+            raise TypeError(f"a check hands out a {type(value).__name__}, which is neither plain data nor callable nor exposed")
         self._lent.append(value)
         return {"ref": len(self._lent) - 1}
 
@@ -193,9 +187,25 @@ class Session:
 
     # -- as a host of checks -------------------------------------------------------------------------------------------
 
+    faults = (SandboxError,)
+
+    def answer(self, function: Callable, value: Any) -> Any:
+        return value  # it came by the same rule, from the other side
+
     @contextlib.contextmanager
     def time_limit(self, seconds: float) -> Iterator[None]:
-        self._limits.append(_Limit(seconds, time.monotonic(), self._child.cpu_seconds()))
+        with self._limited(self._clock.limit(seconds), seconds):
+            yield
+
+    @contextlib.contextmanager
+    def budget(self, seconds: float, of: float) -> Iterator[None]:
+        """What is left of so many seconds for several checks; sleep may use it up, too."""
+        with self._limited(self._clock.limit(seconds, sleep=seconds), of):
+            yield
+
+    @contextlib.contextmanager
+    def _limited(self, limit: Limit, told: float) -> Iterator[None]:
+        self._limits.append((limit, told))
         try:
             yield
         finally:
@@ -207,11 +217,17 @@ class Session:
             if self.lost:
                 return ""
             try:
-                return text(self.request("printed"))
+                with self.time_limit(QUICK):
+                    return text(self.request("printed"))
             except (core.Signal, core.Elsewhere, core.OutOfTime):
                 return ""
 
         yield printed
+
+    def defined(self, name: str) -> bool:
+        """Whether the student's code has a function or a class of this name."""
+        with self.time_limit(QUICK):
+            return self.request("defined", name=name) is True
 
     def steps(self, step: RemoteFunction, prefixes: Sequence[tuple], models: Any, k: int, rng: Any) -> tuple[list[list[int]], list]:
         """Many steps in one request, over lent models and numbers (`inside.lent`): their tokens, and the first odd result, if any."""
@@ -270,5 +286,5 @@ def _exception(described: Any) -> core.Elsewhere:
 
 
 def text(value: Any) -> str:
-    """Text that the student's side sent, fit to be written to a file."""
-    return value[:MOST_TEXT].encode("utf-8", "replace").decode() if type(value) is str else ""
+    """Text that the student's side sent, fit to be written to a file, and without addresses, which differ from run to run."""
+    return without_addresses(value[:MOST_TEXT].encode("utf-8", "replace").decode()) if type(value) is str else ""

@@ -71,7 +71,7 @@ def filled(assignment: str, student: NotebookNode, case: Case | None = None) -> 
 def functions(assignment: str, case: Case | None = None) -> dict[str, Any]:
     """The names that such a notebook defines, without running its checks."""
     notebook = filled(assignment, course.source_notebook(assignment), case)
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"__name__": "__main__"}
     for cell in notebook.cells:
         if cell.cell_type == "code" and not re.search(r"^(check\(|model,|for )", cell.source, re.MULTILINE):
             place = f"<{case or assignment}: {cell.id}>"

@@ -1,0 +1,10 @@
+"""The batch shares a cache.
+
+Caught by: 01.forward_seconds
+Says: one cache for the whole batch
+"""
+
+def forward_seconds(config, rate, bandwidth, new=1, length=0, batch=1, bits=16):
+    moved = weights(config) * bits / 8 + cache_bytes(config, length)
+    attention = 4 * config["num_hidden_layers"] * config["num_attention_heads"] * config["head_dim"] * length
+    return max(moved / bandwidth, (2 * weights(config) + attention) * new * batch / rate)
