@@ -6,15 +6,26 @@ import contextlib
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from autograder.checks.core import SIMPLE, Mistake, Result, Signal, Wrong, call, register, time_limit
 from autograder.checks.rejection_mistakes import ACCEPT, RESIDUAL, STEP, accepts, residual
-from autograder.checks.step_tables import PREFIX, Tables, constant, grid_cases, grid_tables, right_law, text_law, text_tables
+from autograder.checks.step_tables import (
+    PREFIX,
+    Tables,
+    coarse_cases,
+    constant,
+    grid_cases,
+    grid_tables,
+    right_law,
+    text_law,
+    text_tables,
+)
 from autograder.checks.stepping import (
     EXACT,
+    InverseCdf,
     Models,
     OtherRandomness,
     Sampling,
@@ -264,27 +275,41 @@ def _changes(student: Callable, seed: int) -> bool:
 
 
 def _named_step(failure: tuple, student: Callable, seed: int) -> Mistake | None:
-    """The mistake of the catalogue with the student's law, in every case: one draft is quick and mostly enough, more decide."""
+    """The mistake of the catalogue with the student's law, in every case.
+
+    A threshold inside a cell, which only wrong steps have, counts as half of the cell. So a wrong step that draws its tokens from uniform
+    numbers has other laws than one with rng.categorical, and is compared once more, with a catalogue that draws as it does.
+    """
+    named = _fitting((failure, *((*case, None) for case in grid_cases(seed))), student, False)
+    if named is None:
+        cases = [(*case, law_of_step(student, *case)) for case in coarse_cases(seed)]
+        if any(law_distance(found, right_law(*case)) > EXACT for *case, found in cases):
+            named = _fitting(cases, student, True)
+    return named
+
+
+def _fitting(cases: Iterable[tuple], student: Callable, own_sampler: bool) -> Mistake | None:
+    """The first entry that behaves as the student does in all (tables, prefix, k, the student's law or None)."""
     candidates = STEP
-    for tables, prefix, k, found in (failure, *((*case, None) for case in grid_cases(seed))):
+    for tables, prefix, k, found in cases:
         with contextlib.suppress(Signal):  # what breaks there is another check's business
             found = found or law_of_step(student, tables, prefix, k)
-            candidates = [m for m in candidates if _behaves_so(m, tables, prefix, k, found)]
+            laws = [(m, _law_of_mistake(m, tables, prefix, k, own_sampler)) for m in candidates]
+            candidates = [m for m, law in laws if law is not None and law_distance(found, law) < EXACT]
         if not candidates:
-            break
-    return candidates[0] if candidates else None
-
-
-def _behaves_so(mistake: Mistake, tables: Tables, prefix: tuple[int, ...], k: int, found: dict) -> bool:
-    law = _law_of_mistake(mistake, tables, prefix, k)
-    return law is not None and law_distance(found, law) < EXACT
+            return None
+    return candidates[0]
 
 
 @lru_cache(4096)
-def _law_of_mistake(mistake: Mistake, tables: Tables, prefix: tuple[int, ...], k: int) -> dict | None:
+def _law_of_mistake(mistake: Mistake, tables: Tables, prefix: tuple[int, ...], k: int, own_sampler: bool = False) -> dict | None:
     """None if the variant breaks a rule on these tables."""
+
+    def step(prefix: tuple[int, ...], target: Callable, draft: Callable, k: int, rng: Any) -> list[int]:
+        return mistake.variant(prefix, target, draft, k, InverseCdf(rng) if own_sampler else rng)
+
     try:
-        return law_of_step(mistake.variant, tables, prefix, k)
+        return law_of_step(step, tables, prefix, k)
     except Wrong:
         return None
 

@@ -371,11 +371,11 @@ STEP = [
     _mistake("drafts one token too few", "Draft k tokens: range(k).", length=lambda k: max(0, k - 1)),
     _mistake("the draft does not see what it drafted before", _CONTEXT, draft_text=lambda prefix, drafted, i: prefix),
     _mistake("the target does not see the drafts", _CONTEXT, target_text=lambda prefix, drafted, i: prefix),
-    *(_mistake(f"the {who} sees only the last draft before it", _CONTEXT,
+    *(_mistake(f"the {who} only the last draft before it", _CONTEXT,
                **{text: lambda prefix, drafted, i: (*prefix, *drafted[:i][-1:]) for text in texts})
-      for who, texts in (("target", ["target_text"]), ("draft", ["draft_text"]), ("models", ["target_text", "draft_text"]))),
-    *(_mistake(f"the {who} does not see the prefix", _CONTEXT, **{text: lambda prefix, drafted, i: drafted[:i] for text in texts})
-      for who, texts in (("target", ["target_text"]), ("draft", ["draft_text"]), ("models", ["target_text", "draft_text"]))),
+      for who, texts in (("target sees", ["target_text"]), ("draft sees", ["draft_text"]), ("models see", ["target_text", "draft_text"]))),
+    *(_mistake(f"the {who} not see the prefix", _CONTEXT, **{text: lambda prefix, drafted, i: drafted[:i] for text in texts})
+      for who, texts in (("target does", ["target_text"]), ("draft does", ["draft_text"]), ("models do", ["target_text", "draft_text"]))),
     *(_mistake(m.name, m.hint, accept=_by(m.variant)) for m in ACCEPT if "1 - p/q" not in m.name),
     _mistake("accepts if and only if the target's own sample equals the draft",
              "Lossless, but it accepts less often: Σ p q, not Σ min(p, q). Use p/q and u.",

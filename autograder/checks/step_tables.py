@@ -92,6 +92,14 @@ def grid_cases(seed: int) -> Iterator[tuple[Tables, tuple[int, ...], int]]:
         yield grid_tables(seed, k, number), PREFIXES[number % len(PREFIXES)], k
 
 
+def coarse_cases(seed: int) -> Iterator[tuple[Tables, tuple[int, ...], int]]:
+    """(tables, prefix, k) for which two numbers of each cell are affordable whoever draws tokens from them, too; the quickest first."""
+    for k, count in ((1, 3), (2, 6)):
+        for number in range(count):
+            yield grid_tables(seed, 3, number), PREFIXES[number % len(PREFIXES)], k
+    yield from (case for case in grid_cases(seed) if case[2] == 1)
+
+
 def right_law(tables: Callable, prefix: tuple[int, ...], k: int) -> dict[tuple, float]:
     """The law of one right step in closed form, no sampling: P(x₁…x_a, y) is the product of min(p, q)(xᵢ), the probability that
     xᵢ is drafted and accepted, times (p - q)₊(y), that a draft is rejected and y replaces it, or times p(y) after k acceptances

@@ -140,6 +140,16 @@ class Enumeration:
         return index
 
 
+class InverseCdf:
+    """The same rng for a step of ours that draws its tokens from uniform numbers."""
+
+    def __init__(self, rng: Any):
+        self.uniform = rng.uniform
+
+    def categorical(self, probs: Any) -> int:
+        return pick(plain_probabilities(probs), self.uniform())
+
+
 class Wandering(Choose):
     """Takes a branch at random, as likely as it is."""
 

@@ -390,14 +390,14 @@ MISTAKES = [
     law("the bonus token is drawn uniformly", bonus=lambda step: step.draw([1 / len(step.p(0))] * len(step.p(0)))),
     law("no correction token after a rejection", correction=lambda step, i, x: None),
     law("emits the rejected token", correction=lambda step, i, x: x),
-    law("continues after a rejection", goes_on=True),
+    law("continues after a rejection", goes_on=True, styles=tuple(STYLES)[:-1]),  # there were no more numbers
     law("skips a rejected token and continues", goes_on=True, correction=lambda step, i, x: None),
     law("the target's row is off by one position", target_text=lambda step, i: text(step, i + 1), styles=WHOLE),
     law("the target's row is one too early", "the target's row is off by one position",
         target_text=lambda step, i: text(step, max(0, i - 1) if i < step.k else i)),
     *(law(f"the residual of {name}", "the residual is taken at the wrong position", correction=corrected(row, row), styles=styles)
-      for name, row, styles in (("the next position", after, WHOLE), ("the position before", before, ()), ("always the first position", first, ()),
-                                ("always the last position", last, WHOLE))),
+      for name, row, styles in (("the next position", after, WHOLE), ("the position before", before, ()), ("the first position, always", first, ()),
+                                ("the last position, always", last, WHOLE))),
     law("the residual's p is the next one", "the residual is taken at the wrong position", correction=corrected(after, here)),
     *(law(f"a stale q, {name}", "q of another position in the decision and in the residual",
           verdict=judged(row), correction=corrected(here, row), styles=styles)
@@ -427,7 +427,7 @@ MISTAKES = [
     law("the target does not see the drafts", target_text=no_drafts),
     law("the target sees only the last draft before it", target_text=only_last),
     law("the draft sees only the last draft before it", draft_text=only_last),
-    law("the models see only the last draft", target_text=only_last, draft_text=only_last),
+    law("the models see only the last draft before it", target_text=only_last, draft_text=only_last),
     law("the target does not see the prefix", target_text=no_prefix),
     law("accepts if and only if p >= q in the step", "accepts if and only if p >= q", verdict=ruled(lambda p, q, u: p >= q)),
     law("p/(p + q) in the step", "accepts with probability p/(p + q)", verdict=ruled(lambda p, q, u: u < p / (p + q))),
