@@ -15,8 +15,8 @@ from autograder import course, runner, zoo
 from autograder.judging.judge import Exercise, Job, Judge, Settings, released
 from autograder.marks import Mark
 
-# Wait for limits of time on purpose, and so for a minute.
-SLOW = frozenset({"never_stops", "sleeps", "forks", "floods_output", "kills", "step_endless", "floods_disk", "floods_memory"})
+# Wait for limits of time on purpose, or look at every object of their process.
+SLOW = frozenset({"never_stops", "sleeps", "forks", "floods_output", "kills", "step_endless", "floods_disk", "floods_memory", "reads_objects"})
 FAST = 3  # wrong ones of each check in the fast part
 SHOWN = 5  # of the cases that took longest
 
