@@ -90,8 +90,8 @@ lab: fetch  ## open JupyterLab on the chapters
 
 # -- checks --------------------------------------------------------------------------------------------------------
 
-# What holds the real model, and each file of the others, runs in one process (tests/suite.py); each process has one thread.
-pytest = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 10
+# Which tests stand in one process: tests/suite.py. Each process has one thread.
+pytest = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --durations 10
 
 test: fetch lint  ## test everything, without the long tests
 	@$(pytest) -m 'not slow' $(PYTEST_ARGS)

@@ -2,15 +2,35 @@
 
     from specdec import PromptLookup, generate, load_model
     generate(load_model("smollm2-135m"), "def fibonacci(n):", PromptLookup(ngram=3, k=8)).text
+
+`specdec.law`, `specdec.theory` and `specdec.statistics` need nothing but Python. What needs torch is imported when it is first asked for.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from specdec.law import law, law_distance  # at once: a module that is imported later would take the function's name
+from specdec.law import law, law_distance  # at once: `law` is the name of its module, too
 from specdec.theory import expected_tokens, optimal_k, speedup
 
-# What needs torch is imported when it is asked for, so that those who want an exact law, or a speedup, have it without.
+if TYPE_CHECKING:
+    from specdec.cache import CacheFull, KVCache
+    from specdec.config import Config
+    from specdec.decoding import generate, stream
+    from specdec.distributions import Sampling, acceptance_rate, kl_divergence, residual, total_variation
+    from specdec.drafters import Combine, DraftModel, Eagle, EagleHead, Lookahead, Medusa, MedusaHeads, PromptLookup
+    from specdec.models import CheckpointError, Transformer, load_model, random_model
+    from specdec.results import Generation, Round, Stats
+    from specdec.tree import TokenTree
+    from specdec.verification import Verdict, verify_block, verify_chain, verify_tree
+
+__all__ = [
+    "CacheFull", "CheckpointError", "Combine", "Config", "DraftModel", "Eagle", "EagleHead", "Generation", "KVCache", "Lookahead", "Medusa",
+    "MedusaHeads", "PromptLookup", "Round", "Sampling", "Stats",
+    "TokenTree", "Transformer", "Verdict", "acceptance_rate", "expected_tokens", "generate", "kl_divergence", "law",
+    "law_distance", "load_model", "optimal_k", "random_model", "residual", "speedup", "stream", "total_variation",
+    "verify_block", "verify_chain", "verify_tree",
+]
+
 _LATER = {
     "cache": ("CacheFull", "KVCache"),
     "config": ("Config",),
@@ -21,22 +41,15 @@ _LATER = {
     "results": ("Generation", "Round", "Stats"),
     "tree": ("TokenTree",),
     "verification": ("Verdict", "verify_block", "verify_chain", "verify_tree"),
-}
-_WHERE = {name: module for module, names in _LATER.items() for name in names}
-
-__all__ = [
-    "CacheFull", "CheckpointError", "Combine", "Config", "DraftModel", "Eagle", "EagleHead", "Generation", "KVCache", "Lookahead", "Medusa",
-    "MedusaHeads", "PromptLookup", "Round", "Sampling", "Stats",
-    "TokenTree", "Transformer", "Verdict", "acceptance_rate", "expected_tokens", "generate", "kl_divergence", "law",
-    "law_distance", "load_model", "optimal_k", "random_model", "residual", "speedup", "stream", "total_variation",
-    "verify_block", "verify_chain", "verify_tree",
-]  # fmt: skip
+}  # fmt: skip
+_HOME = {name: module for module, names in _LATER.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in _HOME:
         raise AttributeError(f"module 'specdec' has no attribute {name!r}")
-    return globals().setdefault(name, getattr(import_module(f"specdec.{_WHERE[name]}"), name))
+    globals()[name] = found = getattr(import_module(f"specdec.{_HOME[name]}"), name)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,8 @@
 A test that fails one right program in twenty (p > 0.05) is not a test of the program. Each function here takes the false-fail
 rate it may have, and its result says how large a discrepancy (in total variation) it is sure to see at the same rate.
 Compare with the exact distribution: noisy counts used as if they were expectations raise 43 % false alarms at a nominal 5 %.
+
+Plain Python: nothing here needs more than the standard library but `chi_square`, which needs scipy.
 """
 
 from __future__ import annotations
@@ -10,9 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from scipy import optimize, stats
 
 
 @dataclass(frozen=True)
@@ -60,9 +59,9 @@ def goodness_of_fit(counts: Sequence[float], probabilities: Sequence[float], fal
         ValueError: on shapes that differ, negative or empty counts, or probabilities that do not sum to 1.
     """
     counts, probabilities = _checked(counts, probabilities, false_fail)
-    samples, cells = counts.sum(), int((probabilities > 0).sum())
-    threshold = 2 * agrawal_threshold(cells, false_fail)
-    kl = _kl(counts / samples, probabilities)
+    samples = sum(counts)
+    threshold = 2 * agrawal_threshold(_cells(probabilities), false_fail)
+    kl = _kl([n / samples for n in counts], probabilities)
     pass_radius = math.sqrt(threshold / (4 * samples))  # G <= threshold implies this TV, by Pinsker
     return _equivalence(counts, probabilities, 2 * samples * kl, threshold, pass_radius, false_fail)
 
@@ -73,12 +72,15 @@ def chi_square(counts: Sequence[float], probabilities: Sequence[float], false_fa
     Without the merging a nominal 1e-4 became 7.5e-3 with 20 cells of expectation 0.5. The level is asymptotic; where a
     guarantee is wanted take `goodness_of_fit`. Arguments and errors as there.
     """
+    from scipy import stats
+
     counts, probabilities = _checked(counts, probabilities, false_fail)
-    observed, expected = _merge_rare(counts, probabilities * counts.sum())
-    impossible = counts[probabilities == 0].sum() > 0
-    statistic = math.inf if impossible else float(((observed - expected) ** 2 / expected).sum())
+    samples = sum(counts)
+    observed, expected = _merge_rare(counts, [p * samples for p in probabilities])
+    impossible = any(n > 0 and p == 0 for n, p in zip(counts, probabilities))
+    statistic = math.inf if impossible else sum((o - e) ** 2 / e for o, e in zip(observed, expected))
     threshold = float(stats.chi2.isf(false_fail, max(1, len(observed) - 1)))
-    pass_radius = math.sqrt(threshold / (2 * counts.sum()))  # since chi-square >= N KL; over the merged cells
+    pass_radius = math.sqrt(threshold / (2 * samples))  # since chi-square >= N KL; over the merged cells
     return _equivalence(counts, probabilities, statistic, threshold, pass_radius, false_fail)
 
 
@@ -91,13 +93,15 @@ def agrawal_threshold(cells: int, false_fail: float) -> float:
     def log_excess(t: float) -> float:
         return -t + free * (1 + math.log(t / free)) - math.log(false_fail)
 
-    upper = free + 1.0
+    lower = upper = free + 1.0
     while log_excess(upper) > 0:
-        upper *= 2
-    return float(optimize.brentq(log_excess, free, upper))
+        lower, upper = upper, 2 * upper
+    while (middle := (lower + upper) / 2) not in (lower, upper):  # down to neighbouring floats
+        lower, upper = (middle, upper) if log_excess(middle) > 0 else (lower, middle)
+    return upper
 
 
-def sampling_radius(samples: int, cells: int, rate: float) -> float:
+def sampling_radius(samples: float, cells: int, rate: float) -> float:
     """The total variation between p̂ and its own distribution that is exceeded with probability at most `rate` (Pinsker)."""
     return math.sqrt(agrawal_threshold(cells, rate) / (2 * samples))
 
@@ -118,56 +122,59 @@ def expected_tv(probabilities: Sequence[float], samples: int) -> float:
 
     The noise floor below which a demand such as "TV < 0.01" fails right programs.
     """
-    p = np.asarray(probabilities, dtype=float)
-    return float(np.sqrt(p * (1 - p) / (2 * math.pi * samples)).sum())
+    return sum(math.sqrt(float(p) * (1 - float(p)) / (2 * math.pi * samples)) for p in probabilities)
 
 
-def _checked(counts, probabilities, false_fail: float) -> tuple[np.ndarray, np.ndarray]:
-    counts, probabilities = np.asarray(counts, dtype=float), np.asarray(probabilities, dtype=float)
-    if counts.ndim != 1 or counts.shape != probabilities.shape:
-        raise ValueError(f"counts and probabilities must both be (k,), got {counts.shape} and {probabilities.shape}")
-    if (counts < 0).any() or counts.sum() == 0:
+def _checked(counts: Sequence[float], probabilities: Sequence[float], false_fail: float) -> tuple[list[float], list[float]]:
+    try:
+        counts, probabilities = [float(n) for n in counts], [float(p) for p in probabilities]
+    except (TypeError, ValueError):
+        raise ValueError("counts and probabilities must both be (k,), sequences of numbers") from None
+    if len(counts) != len(probabilities):
+        raise ValueError(f"counts and probabilities must both be (k,), got ({len(counts)},) and ({len(probabilities)},)")
+    if not all(n >= 0 for n in counts) or sum(counts) == 0:
         raise ValueError("counts must be >= 0 and not all 0")
-    if (probabilities < 0).any() or abs(probabilities.sum() - 1) > 1e-6:
-        raise ValueError(f"probabilities must be >= 0 and sum to 1, got a sum of {probabilities.sum()}")
+    if not all(p >= 0 for p in probabilities) or not abs(sum(probabilities) - 1) <= 1e-6:
+        raise ValueError(f"probabilities must be >= 0 and sum to 1, got a sum of {sum(probabilities)}")
     if not 0 < false_fail < 1:
         raise ValueError(f"false_fail must lie in (0, 1), got {false_fail}")
     return counts, probabilities
 
 
-def _kl(empirical: np.ndarray, probabilities: np.ndarray) -> float:
-    seen = empirical > 0
-    if (probabilities[seen] == 0).any():
-        return math.inf
-    return float((empirical[seen] * np.log(empirical[seen] / probabilities[seen])).sum())
+def _cells(probabilities: list[float]) -> int:
+    return sum(p > 0 for p in probabilities)
 
 
-def _merge_rare(observed: np.ndarray, expected: np.ndarray, least: float = 5.0) -> tuple[np.ndarray, np.ndarray]:
+def _kl(empirical: list[float], probabilities: list[float]) -> float:
+    seen = [(e, p) for e, p in zip(empirical, probabilities) if e > 0]
+    return math.inf if any(p == 0 for _, p in seen) else sum(e * math.log(e / p) for e, p in seen)
+
+
+def _merge_rare(observed: list[float], expected: list[float], least: float = 5.0) -> tuple[list[float], list[float]]:
     """Cells with the smallest expectations are pooled until the pool and every other cell expects `least`."""
-    order = np.argsort(expected)
-    observed, expected = observed[order], expected[order]
-    pooled = int((expected < least).sum())
-    while 0 < pooled < len(expected) and expected[:pooled].sum() < least:
-        pooled += 1
+    order = sorted(range(len(expected)), key=expected.__getitem__)
+    observed, expected = [observed[i] for i in order], [expected[i] for i in order]
+    pooled = sum(e < least for e in expected)
     if pooled == 0:
         return observed, expected
-    return (
-        np.r_[observed[:pooled].sum(), observed[pooled:]],
-        np.r_[expected[:pooled].sum(), expected[pooled:]],
-    )
+    if sum(expected[:pooled]) < least:
+        pooled += 1  # the next cell alone expects `least`, so one is enough
+    return [sum(observed[:pooled]), *observed[pooled:]], [sum(expected[:pooled]), *expected[pooled:]]
 
 
-def _equivalence(counts, probabilities, statistic, threshold, pass_radius, false_fail) -> Equivalence:
-    samples, cells = int(counts.sum()), int((probabilities > 0).sum())
-    empirical = counts / samples
+def _equivalence(
+    counts: list[float], probabilities: list[float], statistic: float, threshold: float, pass_radius: float, false_fail: float
+) -> Equivalence:
+    samples, cells = sum(counts), _cells(probabilities)
+    empirical = [n / samples for n in counts]
     return Equivalence(
-        passed=bool(statistic <= threshold),
-        statistic=float(statistic),
+        passed=statistic <= threshold,
+        statistic=statistic,
         threshold=threshold,
         false_fail=false_fail,
         detectable_tv=min(1.0, pass_radius + sampling_radius(samples, cells, false_fail)),
-        tv=float(np.abs(empirical - probabilities).sum() / 2),
+        tv=sum(abs(e - p) for e, p in zip(empirical, probabilities)) / 2,
         kl=_kl(empirical, probabilities),
-        samples=samples,
+        samples=int(samples),
         cells=cells,
     )

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 PARTS = 10  # of the long tests; a day's CI runs one
 LEFT_OUT = pytest.StashKey[Counter]()
@@ -12,9 +13,21 @@ def pytest_addoption(parser):
     parser.addoption("--turn", type=int, metavar="DAY", help=f"only the long tests of a day of the year: one part of {PARTS}")
 
 
-def group(item) -> str:
-    """What runs in one process: a file, so that it makes its fixtures once; of all files together what holds the real model."""
-    return "model" if item.get_closest_marker("model") else item.path.name
+class Scheduler(LoadFileScheduling):
+    """A file runs in one process, so that it makes its fixtures once; and all files with the real model in the same one, which loads it.
+
+    xdist's own groups (`--dist loadgroup`) stand in node ids, which this pytest does not let it change: they would have no effect.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        name = nodeid.partition("::")[0]
+        path = self.config.rootpath / name
+        return "model" if "pytest.mark.model" in path.read_text(encoding="utf-8") else name
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return Scheduler(config, log)
 
 
 def part(item) -> str:
@@ -33,16 +46,12 @@ def pytest_configure(config):
     config.stash[LEFT_OUT] = Counter()
 
 
-@pytest.hookimpl(wrapper=True)  # before xdist's own, which looks for the groups
 def pytest_collection_modifyitems(config, items):
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(item)))
     day = config.getoption("turn")
     if day is not None:
         chosen = set(parts(items)[day % PARTS])
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = [item for item in items if item in chosen]
-    return (yield)
 
 
 # Under xdist the tests are chosen in the workers, and the report is written elsewhere.

@@ -1,14 +1,15 @@
 """The checks against submissions whose verdict is known: right ones in several styles, and each mistake by its name."""
 
-import fractions
+
 import importlib
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from autograder import checks, zoo
-from autograder.checks import core, rejection_mistakes, stepping
+from autograder.checks import core, rejection_mistakes, step_tables, stepping
 from autograder.checks.core import Wrong
 from specdec.law import law_distance
 
@@ -83,31 +84,92 @@ def test_stubs_fail_with_the_advice_to_write_them(assignment):
 
 def grid_distances(step, seed):
     """The total variation between a step's law and the right one, for one case of the check after the other."""
-    tables = stepping.grid_tables(seed)
-    for prefix, k in stepping.GRID_CASES:
+    for tables, prefix, k in step_tables.grid_cases(seed):
         try:
             found = stepping.law_of_step(step, tables, prefix, k)
         except Wrong:  # no token at all, for instance
             yield 1.0
         else:
-            yield law_distance(found, stepping.right_law(tables, prefix, k))
+            yield law_distance(found, step_tables.right_law(tables, prefix, k))
+
+
+def by_vectors(accept):
+    return lambda s, i: accept(s.p(i), s.q(i), s.drafted[i], s.rng)
+
+
+def by_inverse_cdf(step):
+    """The same step, which draws its tokens from rng.uniform()."""
+
+    class Own:
+        def __init__(self, rng):
+            self.uniform = rng.uniform
+
+        def categorical(self, probs):
+            u, total = self.uniform(), 0.0
+            return next((t for t, p in enumerate(probs) if u < (total := total + p)), len(probs) - 1)
+
+    return lambda prefix, target, draft, k, rng: step(prefix, target, draft, k, Own(rng))
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_right_step_has_the_closed_form_s_law(seed):
-    assert max(grid_distances(rejection_mistakes.step, seed)) < 1e-12
+@pytest.mark.parametrize("drawn", [lambda step: step, by_inverse_cdf])
+def test_the_right_step_has_the_closed_form_s_law(seed, drawn):
+    assert max(grid_distances(drawn(rejection_mistakes.step), seed)) < 1e-12
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_every_mistake_of_the_catalogue_is_far_from_the_right_law(seed):
+@pytest.mark.parametrize("drawn", [lambda step: step, by_inverse_cdf])
+def test_every_mistake_of_the_catalogue_is_far_from_the_right_law(drawn):
+    for mistake in rejection_mistakes.STEP[:: 1 if drawn is not by_inverse_cdf else 9]:  # that one has thousands of branches
+        assert any(distance > 0.01 for distance in grid_distances(drawn(mistake.variant), 1)), mistake.name
+
+
+def test_no_two_mistakes_of_different_names_have_the_same_laws():
+    met = {}
     for mistake in rejection_mistakes.STEP:
-        assert any(distance > 0.01 for distance in grid_distances(mistake.variant, seed)), mistake.name
+        laws = [chapter_02._law_of_mistake(mistake, *case) for case in step_tables.grid_cases(1)]
+        key = tuple(law and tuple(sorted((o, round(mass, 6)) for o, mass in law.items())) for law in laws)
+        assert met.setdefault(key, mistake.name) == mistake.name
+
+
+@pytest.mark.parametrize("step", [
+    lambda prefix, target, draft, k, rng: next(t for t in iter(lambda: rng.categorical(target(prefix)), None) if rng.uniform() > 0.9),
+    lambda prefix, target, draft, k, rng: [rng.categorical(target(prefix)) for _ in range(30)][:1] if draft(prefix) else [],
+])  # fmt: skip
+def test_a_step_that_never_stops_drawing_cannot_be_enumerated_and_is_told_so(step):
+    result = checks.run("02.exact_law", step, seed=1)
+    assert not result.passed
+    assert "too many random numbers" in result.message
+
+
+@pytest.mark.parametrize(("step", "says"), [
+    (lambda prefix, target, draft, k, rng: [rng.categorical([1.0, 0, 0])], "never asks target"),
+    (lambda prefix, target, draft, k, rng: [rng.categorical(target(prefix))], "the drafts are never used"),
+])  # fmt: skip
+def test_a_step_must_ask_both_models(step, says):
+    for check in ("02.spec_step", "02.exact_law", "02.equivalence"):
+        result = checks.run(check, step, seed=1)
+        assert not result.passed
+        assert says in result.message
+
+
+def test_too_many_calls_are_seen_even_if_the_step_catches_what_stops_it():
+    def step(prefix, target, draft, k, rng):
+        for x in range(3):
+            try:
+                target((*prefix, x))
+            except Exception:
+                continue
+        return rejection_mistakes.step(prefix, target, draft, k, rng)
+
+    result = checks.run("02.spec_step", step, seed=1)
+    assert not result.passed
+    assert "target is called for" in result.message
 
 
 @pytest.mark.parametrize("shift", [-0.02, -0.001, 0.001, 0.02])
 def test_a_threshold_that_is_off_by_little_is_seen(shift):
     def step(*arguments):
-        return rejection_mistakes.step(*arguments, accept=lambda p, q, x, rng: rng.uniform() < p[x] / q[x] + shift)
+        return rejection_mistakes.step(*arguments, accept=by_vectors(lambda p, q, x, rng: rng.uniform() < p[x] / q[x] + shift))
 
     assert any(distance > 0.01 for distance in grid_distances(step, 0))
 
@@ -125,38 +187,38 @@ def test_a_threshold_that_is_off_by_little_is_seen(shift):
     ],
 )
 def test_the_law_is_exact_however_the_comparison_is_written(accept):
-    assert max(grid_distances(lambda *arguments: rejection_mistakes.step(*arguments, accept=accept), 0)) < 1e-12
+    assert max(grid_distances(lambda *arguments: rejection_mistakes.step(*arguments, accept=by_vectors(accept)), 0)) < 1e-12
 
 
-def test_tables_depend_on_the_context_and_on_the_seed():
-    first, second = stepping.grid_tables(1), stepping.grid_tables(2)
-    contexts = [(*stepping.PREFIX, x) for x in range(4)]
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_tables_depend_on_the_context_and_on_the_seed(k):
+    first, second = step_tables.grid_tables(1, k), step_tables.grid_tables(2, k)
+    contexts = [(*step_tables.PREFIX, x) for x in range(4)]
     assert len({str(first(context)) for context in contexts}) > 2
     assert any(first(context) != second(context) for context in contexts)
-    for context in (*contexts, *stepping.PREFIXES):
-        for distribution in first(context):
-            assert sum(distribution) == 1
-            assert all(6 % x.denominator == 0 for x in distribution)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_every_threshold_of_a_right_step_is_the_end_of_a_cell(k):
+    for p, q in step_tables._PAIRS[k]:
+        cells = step_tables._CELLS[k]
+        p, q = [Fraction(a, cells) for a in p], [Fraction(b, cells) for b in q]
+        excess = [max(0, a - b) for a, b in zip(p, q)]
+        assert sum(p) == sum(q) == 1
+        ratios = [a / b for a, b in zip(p, q) if a < b]
+        for number in (*p, *q, *ratios, *([e / sum(excess) for e in excess] if any(excess) else [])):
+            assert (number * cells).denominator == 1, (p, q)
 
 
 # -- the sampling check ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_the_sampling_noise_stays_below_the_demand(seed):
-    """Chernoff's bound, over all subsets of the vocabulary, for TV >= 0.01 of 25,000 independent pairs of tokens."""
-    law = chapter_02.pair_law(chapter_02.peaked_tables(seed))
-    total = 0.0
-    for subset in ({0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}):
-        counts = [0.0, 0.0, 0.0]  # P(a pair has 0, 1, 2 tokens in the subset)
-        for pair, mass in law.items():
-            counts[sum(token in subset for token in pair)] += mass
-        level = counts[1] + 2 * counts[2] + 2 * chapter_02.CLOSE
-        exponents = (
-            math.log(sum(mass * math.exp(s * n) for n, mass in enumerate(counts))) - s * level for s in (i / 100 for i in range(1, 300))
-        )
-        total += math.exp(chapter_02.PAIRS * min(exponents))
-    assert total < chapter_02.FALSE_FAIL
+def test_a_text_s_law_sums_to_one_and_a_seed_only_names_the_tokens_anew():
+    laws = [step_tables.text_law(step_tables.text_tables(seed), step_tables.PREFIX, chapter_02.TEXT) for seed in range(6)]
+    assert len({tuple(law.values()) for law in laws}) > 1
+    for law in laws:
+        assert math.isclose(sum(law.values()), 1)
+        assert sorted(law.values()) == pytest.approx(sorted(laws[0].values()))
 
 
 def test_the_sampling_check_sees_a_step_that_resamples_from_p():
@@ -279,7 +341,7 @@ def test_a_picture_with_too_many_parts_is_left_out(registered, values):
 
 
 def test_a_picture_s_numbers_are_finite_floats(registered):
-    picture = {"kind": "k", "values": [math.inf, fractions.Fraction(1, 2), True, 3], "marks": [("K", -math.inf)]}
+    picture = {"kind": "k", "values": [math.inf, Fraction(1, 2), True, 3], "marks": [("K", -math.inf)]}
     registered(lambda student, seed: core.Result(True, "", picture=picture))
     found = checks.run("99.it", None).picture
     assert str(found) == "{'kind': 'k', 'values': [nan, 0.5, True, 3], 'marks': [('K', nan)]}"

@@ -413,6 +413,19 @@ def test_what_is_no_zip_is_said_to_be_none(tmp_path):
         collect(put(tmp_path, "submissions.zip", "PK"), KNOWN, A, tmp_path)
 
 
+def test_a_zip_with_more_files_than_any_course_hands_in_is_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(canvas, "MOST_FILES", 3)
+    unpacked = tmp_path / "unpacked"
+    unpacked.mkdir()
+    uploads = {f"student{i}_{i}_{i}_exercise.ipynb": RIGHT for i in range(4)}
+    with pytest.raises(ValueError, match="has 4 files; at most 3"):
+        collect(zipped(uploads)(tmp_path), KNOWN, A, unpacked)
+    assert not list(unpacked.iterdir())
+    uploads.popitem()
+    folders = {"__MACOSX/._student0_0_0_exercise.ipynb": "", ".DS_Store": ""}  # are not counted
+    assert len(collect(zipped(uploads | folders)(tmp_path), KNOWN, A, unpacked)) == 3
+
+
 def test_a_damaged_member_costs_only_itself(tmp_path):
     archive = zipped({"a_1_2_exercise.ipynb": RIGHT, "b_1_3_exercise.ipynb": RIGHT})(tmp_path)
     content = bytearray(archive.read_bytes())

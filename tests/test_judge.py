@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from autograder import course, marks, zoo
-from autograder.checks import core, stepping
+from autograder.checks import core, step_tables, stepping
 from autograder.inside import lent, usage, wire
 from autograder.judging import clock, sandbox
 from autograder.judging import judge as module
@@ -195,7 +195,10 @@ def test_what_holds_none_is_refused(probs):
         lent.as_floats(probs)
 
 
-def test_the_branches_behind_one_come_in_the_order_of_an_enumeration():
+@pytest.mark.parametrize("numbers", [1, 2])
+def test_the_branches_behind_one_come_in_the_order_of_an_enumeration(numbers):
+    cells = lent.Cells(3, numbers)
+
     def program(rng):
         first = rng.categorical([0.5, 0.25, 0.0, 0.25])
         return first, rng.categorical([0.0, 0.5, 0.25, 0.0, 0.25]), rng.uniform() if first == 1 else None
@@ -204,14 +207,14 @@ def test_the_branches_behind_one_come_in_the_order_of_an_enumeration():
 
     def enumerated(choose):
         asked.append(list(choose.script))
-        return program(stepping.Enumeration(choose))
+        return program(stepping.Enumeration(choose, cells))
 
     law(enumerated)
     for start in (0, 1, 5, len(asked) - 1):  # the judge may begin anywhere
         scripts, went = [asked[start]], []
         while scripts:
             script = scripts.pop()
-            rng = lent.Scripted(script)
+            rng = lent.Scripted(script, cells)
             program(rng)
             scripts += [later for later in rng.behind() if not went or len(later) > len(script)]
             went.append(script)
@@ -464,10 +467,10 @@ def test_what_is_lent_has_the_type_of_what_is_asked(open_box):
     session = Session(open_box.open())
     with session.time_limit(20):
         session.request("cell", name="a", source=SPYING_STEP)
-        step, models = RemoteFunction(session, "spec_step"), stepping.Models(stepping.grid_tables(1))
-        stepping.emitted_tokens(step, stepping.PREFIX, models, 1, stepping.Sampling(0))
-        assert len(stepping.sampled_tokens(step, [stepping.PREFIX] * 50, models, 1, "seed", audited=5)) == 50
-        stepping.law_of_step(step, stepping.grid_tables(1), stepping.PREFIX, 1)
+        step, tables = RemoteFunction(session, "spec_step"), step_tables.grid_tables(1, k=1)
+        stepping.emitted_tokens(step, stepping.PREFIX, stepping.Models(tables), 1, stepping.Sampling(0).row())
+        assert len(stepping.sampled_tokens(step, [stepping.PREFIX] * 50, tables, 1, "seed", audited=5)) == 50
+        stepping.law_of_step(step, tables, stepping.PREFIX, 1)
         assert RemoteFunction(session, "seen")() == 1
     session.close()
 
@@ -670,7 +673,7 @@ def test_no_canary_comes_out_and_no_file_goes_in(tmp_path, monkeypatch, judge):
     canary = "CANARY-" + os.urandom(8).hex()
     places = [course.ROOT / "solutions" / "canary.txt", course.ROOT / "autograder" / "checks" / "canary.txt", tmp_path / "gradebook.db"]
     monkeypatch.setenv("SPECDEC_CANARY", canary)
-    monkeypatch.setattr(importlib.import_module("autograder.checks.02_rejection_rule"), "PAIRS", 200)  # the marks do not matter here
+    monkeypatch.setattr(importlib.import_module("autograder.checks.02_rejection_rule"), "TEXTS", {3: 50})  # the marks do not matter here
     readers = ("reads_solutions", "reads_gradebook", "reads_environment", "reads_parent", "reads_objects", "writes_results", "pickles")
     cases = [case for case in zoo.cases("cheat") if case.path.stem in readers]
     assert len(cases) == len(readers)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from specdec import statistics
 from specdec.statistics import agrawal_threshold, chi_square, expected_tv, goodness_of_fit, samples_needed, sampling_radius
 
 P = np.array([0.5, 0.25, 0.15, 0.07, 0.03])
@@ -54,6 +55,42 @@ def test_a_discrepancy_of_the_stated_size_is_seen():
     assert tv < 0.2
     missed = sum(bool(goodness_of_fit(counts, P, 1e-3)) for counts in draws(shifted, 3000, 2000))
     assert missed <= 2000 * 1e-3 + 5
+
+
+@pytest.mark.parametrize("false_fail", [1e-2, 1e-6])
+@pytest.mark.parametrize("test", [goodness_of_fit, chi_square])
+def test_the_stated_power_holds_exactly_for_two_outcomes(test, false_fail):
+    """No sampling: of a law that is off by the stated total variation, the probabilities of all counts that pass, added up."""
+    n, p = 400, 0.5
+    tv = test([200, 200], [p, 1 - p], false_fail).detectable_tv
+    passing = [k for k in range(n + 1) if test([k, n - k], [p, 1 - p], false_fail)]
+    for shifted in (p + tv, p - tv):
+        assert 0 < shifted < 1
+        assert stats.binom.pmf(passing, n, shifted).sum() <= false_fail
+
+
+@pytest.mark.parametrize("samples", [50, 1000, 40_000])
+@pytest.mark.parametrize("cells", [2, 5])
+def test_the_stated_power_is_where_two_radii_meet(samples, cells):
+    """A p̂ that passes lies within one radius of the reference, and all but surely within another of its own law."""
+    counts, p = np.full(cells, samples / cells), np.full(cells, 1 / cells)
+    noise = sampling_radius(samples, cells, 1e-6)
+    assert goodness_of_fit(counts, p, 1e-6).detectable_tv == pytest.approx(min(1, 2 * noise))
+    passing = math.sqrt(stats.chi2.isf(1e-6, cells - 1) / (2 * samples))
+    assert chi_square(counts, p, 1e-6).detectable_tv == pytest.approx(min(1, passing + noise))
+
+
+@pytest.mark.parametrize(("expected", "pooled"), [
+    ([60, 40], [60, 40]), ([50, 30, 12, 8], [8, 12, 30, 50]),  # nothing is rare
+    ([80, 14, 3, 3], [6, 14, 80]),  # the rare ones are enough together
+    ([80, 17, 2, 1], [20, 80]), ([93, 5, 2], [7, 93]),  # they need one more, and one is enough
+    ([2, 1, 0], [3]), ([97, 3, 0], [100]),  # all there is
+])  # fmt: skip
+def test_rare_outcomes_are_pooled_until_the_pool_expects_enough(expected, pooled):
+    counts = np.array(expected, dtype=float)
+    observed, merged = statistics._merge_rare(counts + 1, counts)
+    assert sorted(merged) == sorted(pooled)
+    assert observed.sum() == counts.sum() + len(counts), "no sample is lost"
 
 
 def test_samples_needed_is_the_inverse_of_the_power():

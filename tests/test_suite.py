@@ -16,9 +16,13 @@ import pytest
 def test_long(n): pass
 
 def test_short(): pass
+"""
+REAL = """
+import pytest
 
 @pytest.mark.model
-def test_real(): pass
+@pytest.mark.parametrize("n", range(9))
+def test_{}(n): pass
 """
 TERM = """
 import pytest
@@ -32,7 +36,7 @@ MARKS = "[pytest]\nmarkers =\n    slow: s\n    in_order: o\n    model: m\n"
 @pytest.fixture
 def run(pytester, monkeypatch):
     """Runs the small suite with suite.py as its plugin, and gives the names of the tests that passed and what was printed."""
-    pytester.makepyfile(test_small=SMALL, test_term=TERM)
+    pytester.makepyfile(test_small=SMALL, test_term=TERM, test_one=REAL.format("one"), test_other=REAL.format("other"))
     pytester.makeini(MARKS)
     monkeypatch.setenv("PYTHONPATH", str(Path(suite.__file__).parent))
 
@@ -52,16 +56,19 @@ def test_all_long_tests_have_run_when_each_part_had_its_day(run):
     assert all(("test_first" in day) == ("test_second" in day) for day in days), "a file whose tests go on from each other was cut"
 
 
-def test_a_file_stays_in_one_process_and_so_does_what_holds_the_real_model(run):
-    told = run("-n", 2, "--dist", "loadgroup")[1]
-    pairs = set(re.findall(r"\[(gw\d)\].*PASSED \S*@(\S+)", told))
-    assert {group for _, group in pairs} == {"test_small.py", "test_term.py", "model"}
-    assert len(pairs) == 3, f"a group stands in two processes: {pairs}"
+def test_a_file_stays_in_one_process_and_so_do_all_that_hold_the_real_model(run):
+    told = run("-n", 2)[1]
+    processes = {name: set() for name in ("small", "term", "one", "other")}
+    for process, name in re.findall(r"\[(gw\d)\].*PASSED test_(\w+)\.py", told):
+        processes[name].add(process)
+    assert [len(found) for found in processes.values()] == [1, 1, 1, 1], processes
+    assert processes["one"] == processes["other"]
+    assert len(set.union(*processes.values())) == 2, "one of the two had nothing to do"
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_was_left_out_is_told(run, workers):
-    _, told = run("-m", "not slow", "-n", workers, "--dist", "loadgroup")
+    _, told = run("-m", "not slow", "-n", workers)
     assert "test_small.py 25, test_term.py 2" in told
     assert "27 tests in all" in told
-    assert "left out" not in run("-n", workers, "--dist", "loadgroup")[1]
+    assert "left out" not in run("-n", workers)[1]

@@ -1,77 +1,49 @@
-"""Everything around one speculative step: models that are tables, two random sources, and the exact law that is right.
+"""Everything around one speculative step: models that are tables, two random sources, and the exact law of a step.
 
-How a step that compares a *float* u with a threshold of its own is enumerated. All probabilities of the tables are multiples
-of 1/6, chosen so that every threshold a right step can use is one too: each p(x)/q(x) below 1, its complement, and the cumulative
-sums of p, q and the residual. [0, 1) is cut there into six cells. A right step does the same everywhere inside a cell, however it
-is written (u < p/q, u * q <= p, 1 - u < p/q, a draw by inverse CDF). `Enumeration.uniform` returns two numbers of each cell, INSIDE
-within either end, each with half of the cell's length. If a threshold lies inside a cell, the two disagree, and the step is
-credited with half of the cell, which is not the right probability; if it lies at a wrong cut, the probability is wrong by whole
-cells. So TV = 0 holds for right steps in any style, and for no other threshold.
+How a step that compares a *float* u with a threshold of its own is enumerated. `step_tables` cuts [0, 1) into cells whose ends are all the
+thresholds that a right step can use. A right step does the same everywhere inside a cell, however it is written (u < p/q, u * q <= p,
+1 - u < p/q, a draw by inverse CDF, in single precision or double). So any number of a cell may stand for it, if it keeps away from the ends
+by more than rounding. `Enumeration.uniform` returns two numbers of each cell, INSIDE of either end, each with half of the cell's
+length. If a threshold lies inside a cell, the two disagree, and the step is credited with half of the cell, which is not the
+right probability; if it lies at a wrong end, the probability is wrong by whole cells. So TV = 0 holds for right steps in any style,
+and for no other threshold.
+
+Whoever draws tokens by inverse CDF, too, takes 2k + 1 uniform numbers. Where two numbers of each cell would be too many branches, one
+stands for it, now near the left end, now near the right one, as the draws before it decide. For a right step that makes no
+difference. A threshold inside a cell is then credited with the whole cell in some branches and with nothing in others; that both
+kinds come to the right sum by chance, at every table, is not to be feared, and with one draft both numbers are tried.
 """
 
 from __future__ import annotations
 
 import operator
 import random
-from collections import Counter
+from array import array
 from collections.abc import Callable, Sequence
-from fractions import Fraction
-from functools import cache
 from itertools import count
 from typing import Any
 
-import numpy as np
-
 from autograder.checks.core import Signal, Wrong, call
-from autograder.inside.lent import EXACT, HALVES, MOST_UNIFORMS, Stream, as_floats, half
+from autograder.checks.step_tables import PREFIX, Tables
+from autograder.inside.lent import EXACT, MOST_DRAWS, Cells, Row, as_floats, pick
 from specdec.law import Choose, law
 
-BLOCK = 4096  # random numbers that are lent at once
-AUDITED = 5  # branches of a law, of code in another process
+ROWS = 1024  # steps whose random numbers are lent at once
+MOST_RUNS = 50_000  # of a law; a step that draws no more than it needs has some thousands at most
+AUDITED = 3  # branches of a law, of code in another process, before its enumeration and after it
+SPARE = 2  # times the calls that a step needs are too many, where calls are not the question
 
 # EXACT, 1e-6, is what a law may differ by: float32 code is right too; the smallest named mistake differs by 0.01.
 
-# Prefixes are longer than a step's output, so that a step that returns its prefix is seen.
-PREFIX, *_ = PREFIXES = ((0, 1, 2, 0), (3, 3, 1, 2), (2, 0, 3, 1))
-GRID_CASES = ((PREFIXES[0], 1), (PREFIXES[1], 1), (PREFIXES[2], 1), (PREFIXES[0], 2))  # (prefix, k) of the exact law
-
-Probabilities = Callable[[tuple[int, ...]], tuple[Sequence[Any], Sequence[Any]]]  # prefix → (p, q)
-
-# (p, q) in sixths. The first three were searched: together they tell the mistakes of the catalogue from the right rule and from
-# each other. They stand at the three prefixes; what follows a drafted token is drawn from the whole list.
-_STRONG = [((3, 2, 1, 0), (1, 3, 0, 2)), ((3, 1, 1, 1), (1, 0, 2, 3)), ((3, 2, 1, 0), (1, 1, 3, 1))]
-_PAIRS = [
-    *_STRONG,
-    ((1, 2, 2, 1), (3, 2, 1, 0)),  # a token that the draft never proposes
-    ((0, 3, 2, 1), (2, 1, 3, 0)),  # and one that the target never emits
-    ((3, 2, 1, 0), (6, 0, 0, 0)),  # a draft without doubt
-    ((2, 2, 1, 1), (2, 2, 1, 1)),  # nothing is left for the residual
-]
-
-
-def grid_tables(seed: int) -> Probabilities:
-    """p and q that depend on the whole prefix, in exact sixths. Another seed is another table over the same vocabulary of 4."""
-
-    @cache
-    def pair(prefix: tuple[int, ...]) -> tuple[list[Fraction], list[Fraction]]:
-        draw = random.Random(f"{seed} {prefix}")
-        p, q = _STRONG[(seed + PREFIXES.index(prefix)) % 3] if prefix in PREFIXES else draw.choice(_PAIRS)
-        order = draw.sample(range(4), 4)
-        return [Fraction(p[i], 6) for i in order], [Fraction(q[i], 6) for i in order]
-
-    return pair
-
-
-def constant(p: Sequence[Any], q: Sequence[Any]) -> Probabilities:
-    """The same p and q after every prefix."""
-    return lambda prefix: (p, q)
-
 
 class Models:
-    """target(prefix) and draft(prefix) over tables. `answers` has what each was asked, each prefix once."""
+    """target(prefix) and draft(prefix) over tables, for one step. `answers` has what each was asked, each prefix once.
 
-    def __init__(self, tables: Probabilities):
-        self.tables, self.vocabulary = tables, len(tables(PREFIX)[0])
+    most: of different prefixes, for each of the two; a step that asks about more is stopped.
+    """
+
+    def __init__(self, tables: Callable, most: dict[str, int] | None = None):
+        self.tables, self.vocabulary, self.most = tables, len(tables(PREFIX)[0]), most or {}
         self.answers: dict[str, dict[tuple[int, ...], list[float]]] = {"target": {}, "draft": {}}
 
     def target(self, prefix: Sequence[int]) -> list[float]:
@@ -91,7 +63,33 @@ class Models:
             ) from None
         if key not in self.answers[who]:
             self.answers[who][key] = [float(x) for x in self.tables(key)[who == "draft"]]
+            self.limit({who: len(self.answers[who])})
         return self.answers[who][key].copy()  # the student may change it
+
+    def limit(self, asked: dict[str, int]) -> None:
+        """Raises Wrong if so many prefixes are too many."""
+        for who, number in asked.items():
+            if number > self.most.get(who, number):
+                raise Wrong(
+                    f"{who} is called for {number} different prefixes in one step", f"at most {self.most[who]}",
+                    hint="The draft runs once per drafted token; the target scores k + 1 positions and no others.",
+                )  # fmt: skip
+
+    def close(self, k: int) -> None:
+        """After a step: it must have asked, and not about too much, even if it caught what stopped it."""
+        self.limit({who: len(answers) for who, answers in self.answers.items()})
+        for who, needed in (("target", True), ("draft", k > 0)):
+            if needed and not self.answers[who]:
+                raise Wrong(
+                    "one token a step: the drafts are never used" if who == "draft" else "your step never asks target",
+                    f"{who} is called in every step with k = {k}", "no call",
+                    "A step knows p and q only from target(…) and draft(…), and they are others in the next step.",
+                )  # fmt: skip
+
+
+def calls(k: int, times: int = 1) -> dict[str, int]:
+    """The most prefixes that a step may ask about: what it needs, or some `times` that."""
+    return {"target": times * (k + 1), "draft": k if times == 1 else times * (k + 1)}
 
 
 def plain_probabilities(probs: Any) -> list[float]:
@@ -118,27 +116,64 @@ class Enumeration:
 
     exposed = ("categorical", "uniform")  # to code in another process
 
-    def __init__(self, choose: Choose):
-        self._choose, self.uniforms = choose, 0
+    def __init__(self, choose: Choose, cells: Cells):
+        self._choose, self._cells, self._uniforms, self._sum = choose, cells, 0, 0
 
     def categorical(self, probs: Any) -> int:
         return self._pick(plain_probabilities(probs))
 
     def uniform(self) -> float:
-        self.uniforms += 1
-        if self.uniforms > MOST_UNIFORMS:
+        self._uniforms += 1
+        if self._uniforms > self._cells.most:
             raise TooManyUniforms
-        return half(self._pick(HALVES))
+        before = self._sum
+        return self._cells.number(self._pick(self._cells.weights), before)
 
     def _pick(self, weights: list[float]) -> int:
+        if len(self._choose.weights) == MOST_DRAWS:
+            raise TooManyDraws
         try:
-            return self._choose.categorical(weights)
+            index = self._choose.categorical(weights)
         except IndexError:  # another number of alternatives than in the run that this one repeats
             raise OtherRandomness from None
+        self._sum += index
+        return index
+
+
+class InverseCdf:
+    """The same rng for a step of ours that draws its tokens from uniform numbers."""
+
+    def __init__(self, rng: Any):
+        self.uniform = rng.uniform
+
+    def categorical(self, probs: Any) -> int:
+        return pick(plain_probabilities(probs), self.uniform())
+
+
+class Wandering(Choose):
+    """Takes a branch at random, as likely as it is."""
+
+    def __init__(self, draw: random.Random):
+        super().__init__([])
+        self._draw = draw
+
+    def _branch(self, weights: Sequence[float]) -> int:
+        self._script.append(pick(weights, self._draw.random()))
+        return super()._branch(weights)
 
 
 class TooManyUniforms(Signal):
-    """Tokens are drawn by inverse CDF: right, but too many branches to enumerate at this K."""
+    """Tokens are drawn by inverse CDF: right, but too many branches with two numbers of each cell."""
+
+
+class TooManyDraws(Wrong):
+    """Such a step cannot be enumerated."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "your step draws too many random numbers", f"2k + 1 are enough; more than {MOST_DRAWS} are not followed",
+            hint="One for each drafted token, one for each coin, one for the correction or the bonus. Do not draw until something fits.",
+        )  # fmt: skip
 
 
 class OtherRandomness(Wrong):
@@ -152,28 +187,35 @@ class OtherRandomness(Wrong):
 
 
 class Sampling:
-    """The rng of an ordinary run, and, `block` by block, its numbers in advance."""
+    """Random numbers for many steps, a row of them for each, and, ROWS at a time, in advance."""
 
-    exposed = ("block", "categorical", "uniform")
+    exposed = ("block", "refuse", "exhausted")
 
-    def __init__(self, seed: int | str):
-        self._random = random.Random(seed)
-        self._stream = Stream(lambda: self.block().tolist(), plain_probabilities)
+    def __init__(self, seed: int | str, steps: int = 1):
+        draw = random.Random(seed)
+        self._numbers, self._lent = array("d", [draw.random() for _ in range(steps * MOST_DRAWS)]), 0
+        self.refuse = plain_probabilities
 
-    def block(self) -> np.ndarray:
-        return np.array([self._random.random() for _ in range(BLOCK)])
+    def block(self) -> Any:
+        import numpy as np  # as bytes they travel fast; where nothing is lent to another process numpy may be missing
 
-    def uniform(self) -> float:
-        return self._stream.uniform()
+        first, self._lent = self._lent, self._lent + ROWS * MOST_DRAWS
+        return np.array(self._numbers[first : self._lent])
 
-    def categorical(self, probs: Any) -> int:
-        return self._stream.categorical(probs)
+    def exhausted(self) -> Any:
+        raise TooManyDraws
+
+    def row(self, step: int = 0) -> Row:
+        """The rng of one step."""
+        return Row(self._numbers, step * MOST_DRAWS, self.refuse, self.exhausted)
 
 
 def emitted_tokens(step: Callable, prefix: tuple[int, ...], models: Models, k: int, rng: Any) -> tuple[int, ...]:
-    """What one call of the student's step emitted, as a tuple of ints; Wrong if that is not 1 to k + 1 tokens."""
+    """What one call of the student's step emitted, as a tuple of ints; Wrong if that is not 1 to k + 1 tokens, or the calls are wrong."""
     result = call(step, prefix, models.target, models.draft, k, rng, what=f"spec_step({prefix}, target, draft, {k}, rng)")
-    return as_tokens(result, prefix, models.vocabulary, k)
+    tokens = as_tokens(result, prefix, models.vocabulary, k)
+    models.close(k)
+    return tokens
 
 
 def as_tokens(result: Any, prefix: tuple[int, ...], vocabulary: int, k: int) -> tuple[int, ...]:
@@ -196,20 +238,23 @@ def as_tokens(result: Any, prefix: tuple[int, ...], vocabulary: int, k: int) -> 
 
 
 def sampled_tokens(
-    step: Callable, prefixes: Sequence[tuple[int, ...]], models: Models, k: int, seed: str, audited: int = 100
+    step: Callable, prefixes: Sequence[tuple[int, ...]], tables: Callable, k: int, seed: str, audited: int = 100
 ) -> list[tuple[int, ...]]:
     """What one step after each prefix emitted.
 
-    Of a function in another process all are asked for at once, with models and numbers lent to it (`inside.lent`). Its first `audited`
-    steps are run with every question answered here, too; what they emit must be the same.
+    Of a function in another process all are asked for at once, with models and numbers lent to it (`inside.lent`). Then some, chosen at
+    random, are run once more with every question answered here; they must emit the same.
     """
+    rng = Sampling(seed, len(prefixes))
+
+    def watched(i: int) -> tuple[int, ...]:
+        return emitted_tokens(step, prefixes[i], Models(tables, calls(k, SPARE)), k, rng.row(i))
+
     session = getattr(step, "session", None)
-    watched = prefixes if session is None else prefixes[:audited]
-    rng = Sampling(seed)
-    tokens = [emitted_tokens(step, prefix, models, k, rng) for prefix in watched]
     if session is None:
-        return tokens
-    found, odd = call(session.steps, step, prefixes, models, k, Sampling(seed), what=f"{len(prefixes)} steps")
+        return [watched(i) for i in range(len(prefixes))]
+    models = Models(tables)
+    found, odd = call(session.steps, step, prefixes, models, k, rng, what=f"{len(prefixes)} steps")
     known: dict[tuple, tuple[int, ...]] = {}  # few results differ
     for seen in dict.fromkeys((tuple(result), prefix) for result, prefix in zip(found, prefixes)):
         known[seen] = as_tokens(*seen, models.vocabulary, k)
@@ -217,87 +262,90 @@ def sampled_tokens(
     lent += [as_tokens(result, prefix, models.vocabulary, k) for result, prefix in zip(odd, prefixes[len(found) :])]
     if len(lent) != len(prefixes):
         raise Wrong("some steps gave no result", f"{len(prefixes)} results", str(len(lent)))
-    if lent[:audited] != tokens:
+    chosen = random.Random(f"audit {seed}").sample(range(len(prefixes)), min(audited, len(prefixes)))
+    if any(watched(i) != lent[i] for i in chosen):
         raise OtherRandomness
     return lent
 
 
 def law_of_step(
-    step: Callable, tables: Probabilities, prefix: tuple[int, ...], k: int, calls: Counter | None = None
+    step: Callable, tables: Tables, prefix: tuple[int, ...], k: int, most: dict[str, int] | None = None
 ) -> dict[tuple, float]:
-    """{emitted tuple: probability} of one call, exactly. `calls` gets the most prefixes that a branch asked each model about."""
+    """{emitted tuple: probability} of one call, exactly. most: as in Models, for each branch; a step's needs twice where it is left out."""
+    most = most or calls(k, SPARE)
+    for numbers in (2, 1):
+        try:
+            return _law(step, tables, prefix, k, most, (tables.cells, numbers))
+        except TooManyUniforms:
+            continue
+    raise TooManyDraws
 
-    remote = getattr(step, "session", None) and Branches(step, prefix, Models(tables), k)
 
-    def program(choose: Choose) -> tuple[int, ...]:
-        models = Models(tables)
-        if remote is None:
-            tokens = emitted_tokens(step, prefix, models, k, Enumeration(choose))
-        else:
-            tokens = remote.tokens(choose, models)
-        if calls is not None:
-            for who, answers in models.answers.items():
-                calls[who] = max(calls[who], len(answers))
-        return tokens
+def _law(step: Callable, tables: Tables, prefix: tuple[int, ...], k: int, most: dict[str, int], cut: tuple[int, int]) -> dict:
+    cells = Cells(*cut)
 
+    def run(choose: Choose) -> tuple[int, ...]:
+        return emitted_tokens(step, prefix, Models(tables, most), k, Enumeration(choose, cells))
+
+    remote = Branches(step, prefix, Models(tables, most), k, cut, run) if getattr(step, "session", None) else None
     try:
-        outcomes = law(program)
+        outcomes = law(remote.tokens if remote else run, MOST_RUNS)
+    except RuntimeError:
+        raise TooManyDraws from None
     except IndexError:  # a run drew less often than the one that it repeats
         raise OtherRandomness from None
     if abs(sum(outcomes.values()) - 1) > EXACT:
         raise OtherRandomness
+    if remote:
+        remote.audit()
     return outcomes
 
 
 class Branches:
-    """The branches of a function in another process. Each request brings several; what they drew from comes back, and is judged here.
+    """The branches of a function in another process. Each request brings several; what they drew comes back, and is judged here.
 
-    The first AUDITED branches are run question by question, too.
+    The other process has every model in its hands by then, says itself what it asked, and could make up the rest. So some branches are run
+    question by question (`run`), with calls that are counted here: a few before anything of these tables is lent, when
+    a step knows of them what it asks in this very branch; and a few at the end, of those that it has told of. Chance decides which. What
+    they drew and emitted must be what the enumeration says of them.
     """
 
     _numbers = count(1)
 
-    def __init__(self, step: Any, prefix: tuple[int, ...], models: Models, k: int):
-        self._step, self._prefix, self._models, self._k, self._number = step, prefix, models, k, next(self._numbers)
+    def __init__(self, step: Any, prefix: tuple[int, ...], models: Models, k: int, cut: tuple[int, int], run: Callable[[Choose], tuple]):
+        self._step, self._prefix, self._k, self._cut, self._run, self._number = step, prefix, k, cut, run, next(self._numbers)
+        self._models, self._most = Models(models.tables), models
         self._come: dict[tuple[int, ...], tuple] = {}  # and not yet looked at
-        self._audited = 0
+        self._told: dict[tuple[int, ...], tuple] = {}  # {script of a whole branch: (tokens, probability)}
+        self._draw = random.Random(f"audit {models.tables.name}")
+        self._seen = dict(self._watched(Wandering(self._draw)) for _ in range(AUDITED))
 
-    def tokens(self, choose: Choose, models: Models) -> tuple[int, ...]:
-        """What the branch emitted that `choose` is to take; `models` hear what it asked."""
+    def _watched(self, choose: Choose) -> tuple[tuple[int, ...], tuple]:
+        tokens = self._run(choose)
+        return choose.script, (tokens, choose.probability)
+
+    def tokens(self, choose: Choose) -> tuple[int, ...]:
+        """What the branch emitted that `choose` is to take."""
         script = choose.script
         if script not in self._come:
-            asked = (self._step, self._prefix, self._models, self._k, script, self._number)
+            asked = (self._step, self._prefix, self._models, self._k, script, self._number, self._cut)
             self._come |= call(self._step.session.branches, *asked, what=f"spec_step({self._prefix}, …)")
         if script not in self._come:
             raise OtherRandomness
         result, log, called, refused = self._come.pop(script)
-        rng = Enumeration(choose)
+        rng = Enumeration(choose, Cells(*self._cut))
         for weights in log:
             rng.uniform() if weights is None else rng.categorical(weights)
         if refused:
             raise OtherRandomness
-        for ask, prefixes in zip((models.target, models.draft), called):
-            for prefix in prefixes:
-                ask(prefix)
-        tokens = as_tokens(result, self._prefix, models.vocabulary, self._k)
-        if self._audited < AUDITED:
-            self._audited += 1
-            watched = Choose(list(script))
-            again = emitted_tokens(self._step, self._prefix, self._models, self._k, Enumeration(watched))
-            if (again, watched.probability) != (tokens, choose.probability):
-                raise OtherRandomness
+        self._most.limit(dict(zip(("target", "draft"), called)))  # nobody says too much of himself
+        tokens = as_tokens(result, self._prefix, self._models.vocabulary, self._k)
+        self._told[choose.script] = tokens, choose.probability
         return tokens
 
-
-def right_law(tables: Probabilities, prefix: tuple[int, ...], k: int) -> dict[tuple, float]:
-    """The law of one right step in closed form, no sampling: P(x₁…x_a, y) is the product of min(p, q)(xᵢ), the probability that
-    xᵢ is drafted and accepted, times (p - q)₊(y), that a draft is rejected and y replaces it, or times p(y) after k acceptances
-    (Leviathan et al. 2211.17192, section 2.3 and appendix A.1)."""
-    p, q = tables(prefix)
-    last = p if k == 0 else [max(0, a - b) for a, b in zip(p, q)]
-    outcomes = {(y,): float(mass) for y, mass in enumerate(last) if mass > 0}
-    for x, accepted in enumerate(min(a, b) for a, b in zip(p, q)):
-        if k > 0 and accepted > 0:
-            rest = right_law(tables, (*prefix, x), k - 1)
-            outcomes.update({(x, *tail): float(accepted) * mass for tail, mass in rest.items()})
-    return outcomes
+    def audit(self) -> None:
+        """After the enumeration."""
+        scripts = self._draw.sample(list(self._told), min(AUDITED, len(self._told)))
+        seen = [*self._seen.items(), *(self._watched(Choose(list(script))) for script in scripts)]
+        if any(self._told.get(script) != branch for script, branch in seen):
+            raise OtherRandomness

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 EXACT = 1e-6  # by which the sum of float32 probabilities may miss 1
-CELLS = 6  # into which [0, 1) is cut
 INSIDE = 1e-4  # far above float32's rounding of a threshold, far below the width of a cell
-HALVES = [1 / (2 * CELLS)] * (2 * CELLS)  # a number just inside either end of each cell stands for half of it
-MOST_UNIFORMS = 4  # in a step that is enumerated
+MOST_DRAWS = 12  # of one step: 2k + 1 are needed, with k up to 3
+MOST_BRANCHES = 4096  # that the uniform numbers of one step may open
 
 
-def half(index: int) -> float:
-    """The number that stands for a half cell."""
-    cell, right = divmod(index, 2)
-    return (cell + 1) / CELLS - INSIDE if right else cell / CELLS + INSIDE
+class Cells:
+    """[0, 1) cut into cells, and what stands for a uniform number in each: one or two numbers INSIDE of its ends.
+
+    weights: the probability of each number; most: uniform numbers in one step.
+    """
+
+    def __init__(self, cells: int, numbers: int):
+        self.cells, self.numbers = cells, numbers
+        self.weights = [1 / (cells * numbers)] * (cells * numbers)
+        self.most = next(n for n in range(MOST_DRAWS, 0, -1) if len(self.weights) ** n <= MOST_BRANCHES)
+
+    def number(self, index: int, before: int) -> float:
+        """Two numbers: inside of either end. One: of the end that the choices before it decide, so that it is now this, now that."""
+        cell, right = divmod(index, 2) if self.numbers == 2 else (index, (index + before) % 2)
+        return (cell + 1) / self.cells - INSIDE if right else cell / self.cells + INSIDE
 
 
 def pick(weights: Sequence[float], u: float) -> int:
@@ -59,14 +69,23 @@ class Memo:
         return self._known[key].copy()
 
 
-class Stream:
-    """The rng over numbers that come in blocks. `refuse` gets weights that are no distribution."""
+class Row:
+    """The rng of one step over numbers drawn in advance: MOST_DRAWS of them, from `start` on.
 
-    def __init__(self, more: Callable[[], Sequence[float]], refuse: Callable[[Any], int]):
-        self._numbers, self._refuse = _flatten(more), refuse
+    refuse: gets weights that are no distribution; exhausted: is called when a step wants more numbers. Both raise.
+    """
+
+    exposed = ("categorical", "uniform")  # to code in another process
+
+    def __init__(self, numbers: Sequence[float], start: int, refuse: Callable[[Any], Any], exhausted: Callable[[], Any]):
+        self._numbers, self._at, self._end = numbers, start, start + MOST_DRAWS
+        self._refuse, self._exhausted = refuse, exhausted
 
     def uniform(self) -> float:
-        return next(self._numbers)
+        if self._at == self._end:
+            return self._exhausted()
+        self._at += 1
+        return self._numbers[self._at - 1]
 
     def categorical(self, probs: Any) -> int:
         try:
@@ -74,8 +93,8 @@ class Stream:
         except (TypeError, ValueError):
             return self._refuse(probs)
         if not weights or min(weights) < 0 or not abs(sum(weights) - 1) <= EXACT:
-            return self._refuse(weights)
-        return pick(weights, next(self._numbers))
+            weights = self._refuse(weights)
+        return pick(weights, self.uniform())
 
 
 class Refused(BaseException):
@@ -88,14 +107,15 @@ class Scripted:
     log: the weights of every draw, None for a uniform number; chosen: what was taken of each.
     """
 
-    def __init__(self, script: Sequence[int]):
-        self._script, self.log, self.chosen = script, [], []
+    def __init__(self, script: Sequence[int], cells: Cells):
+        self._script, self._cells, self.log, self.chosen = script, cells, [], []
 
     def uniform(self) -> float:
         self.log.append(None)
-        if self.log.count(None) > MOST_UNIFORMS:
+        if self.log.count(None) > self._cells.most:
             raise Refused
-        return half(self._pick(HALVES))
+        before = sum(self.chosen)
+        return self._cells.number(self._pick(self._cells.weights), before)
 
     def categorical(self, probs: Any) -> int:
         try:
@@ -110,6 +130,8 @@ class Scripted:
 
     def _pick(self, weights: Sequence[float]) -> int:
         at = len(self.log) - 1
+        if at == MOST_DRAWS:
+            raise Refused
         index = self._script[at] if at < len(self._script) else next(i for i, weight in enumerate(weights) if weight > 0)
         if index >= len(weights):
             raise Refused
@@ -120,11 +142,7 @@ class Scripted:
         """The scripts of the branches that come behind this one and leave it at one draw, the next one last: `law` goes the same way."""
         found = []
         for at, taken in enumerate(self.chosen):
-            weights = self.log[at] or HALVES
+            weights = self.log[at] or self._cells.weights
             found += [[*self.chosen[:at], index] for index in range(len(weights) - 1, taken, -1) if weights[index] > 0]
         return found
 
-
-def _flatten(more: Callable[[], Sequence[float]]) -> Iterator[float]:
-    while True:
-        yield from more()

@@ -155,26 +155,30 @@ class Responder:
         """One step behind each prefix of the order, with models and randomness that were lent. `odd`: the first result that is no list
         of whole numbers; what comes behind it is not run."""
         step, asked = self._target(function), [lend(lent.Memo(model)) for model in models]
-        stream = lend(lent.Stream(lambda: rng.block().tolist(), lambda probs: rng.categorical(probs)))
         found: list[list[int]] = []
+        numbers: list[float] = []
+        start = 0
         for number in order:
-            result = step(prefixes[number], *asked, k, stream)
+            if start == len(numbers):
+                numbers, start = rng.block().tolist(), 0
+            result = step(prefixes[number], *asked, k, lend(lent.Row(numbers, start, rng.refuse, rng.exhausted)))
+            start += lent.MOST_DRAWS
             try:
                 found.append([int(operator.index(token)) for token in result])
             except TypeError:
                 return {"found": found, "odd": [result]}
         return {"found": found, "odd": []}
 
-    def _do_branches(self, function: Any, prefix: tuple, k: int, models: list, tables: int, script: list) -> list:
+    def _do_branches(self, function: Any, prefix: tuple, k: int, models: list, tables: int, script: list, cells: list) -> list:
         """One step under a script, and those that an enumeration asks for next. `tables` tells which models belong together: what is
-        known of one is kept for its next branch."""
+        known of one is kept for its next branch. `cells`: arguments of `lent.Cells`."""
         if tables != self._tables:
             self._tables, self._known = tables, [{}, {}]
-        found, scripts, step = [], [script], self._target(function)
+        found, scripts, step, cut = [], [script], self._target(function), lent.Cells(*cells)
         while scripts and len(found) < MOST_BRANCHES:
             asked = [lent.Memo(model, known) for model, known in zip(models, self._known)]
             chosen, result, refused = scripts.pop(), None, False
-            rng = lent.Scripted(chosen)
+            rng = lent.Scripted(chosen, cut)
             try:
                 result = step(prefix, *map(lend, asked), k, lend(rng))
             except lent.Refused:
@@ -183,7 +187,7 @@ class Responder:
                 if not found:
                     raise
                 break  # the judge looks at the others first, and asks for this one then
-            found.append([chosen, result, rng.log, [list(map(list, memo.called)) for memo in asked], refused])
+            found.append([chosen, result, rng.log, [len(memo.called) for memo in asked], refused])
             if refused:
                 break
             scripts += rng.behind() if len(found) == 1 else [later for later in rng.behind() if len(later) > len(chosen)]

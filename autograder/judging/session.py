@@ -241,15 +241,17 @@ class Session:
         return found, odd if type(odd) is list else []
 
     def branches(
-        self, step: RemoteFunction, prefix: tuple, models: Any, k: int, script: Sequence[int], tables: int
+        self, step: RemoteFunction, prefix: tuple, models: Any, k: int, script: Sequence[int], tables: int, cells: Sequence[int]
     ) -> dict[tuple[int, ...], tuple[Any, list, list, bool]]:
-        """One step under a script (`inside.lent.Scripted`), and those behind it: {script: (its result, its log of draws, the prefixes
-        that it asked each model about, whether it stopped at a draw)}. tables: a number for each pair of models."""
-        asked = [models.target, models.draft]
-        answer = self.request("branches", function=step.name, prefix=prefix, k=k, models=asked, tables=tables, script=list(script))
+        """One step under a script (`inside.lent.Scripted`), and those behind it: {script: (its result, its log of draws, about how many
+        prefixes it says that it asked each model, whether it stopped at a draw)}. tables: a number for each pair of models; cells:
+        arguments of `lent.Cells`."""
+        asked = {"models": [models.target, models.draft], "tables": tables, "script": list(script), "cells": list(cells)}
+        answer = self.request("branches", function=step.name, prefix=prefix, k=k, **asked)
         found = {}
         for branch in answer if type(answer) is list else []:
-            if type(branch) is not list or [type(part) for part in branch[2:]] != [list, list, bool] or len(branch[3]) != 2:
+            kinds = [type(part) for part in branch[2:]] if type(branch) is list else []
+            if kinds != [list, list, bool] or [type(n) for n in branch[3]] != [int, int] or type(branch[0]) is not list:
                 raise self._lose("what came is no branch of a step")
             found[tuple(branch[0])] = tuple(branch[1:])
         return found

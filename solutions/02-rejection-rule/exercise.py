@@ -196,15 +196,18 @@ check("02.spec_step", spec_step, hidden=True)
 # everything that it can emit, and compares them with the formula. The total variation between the two must be 0, up to rounding.
 # A right step cannot fail by bad luck, and a wrong one cannot pass by good luck.
 #
-# Each bar below is one outcome, the tuple of all tokens that one step emits. A step that never emits the bonus token has the right
-# text but the wrong tuples, and is seen here.
+# There are one, two and three drafts, on models that depend on the whole text before a token. Each bar below is one outcome, the tuple
+# of all tokens that one step with one draft emits. A step that never emits the bonus token has the right text but the wrong tuples, and
+# is seen here.
 #
 # <details>
 # <summary>How can a check know every value of <code>rng.uniform()</code>?</summary>
 #
-# All probabilities in this check are multiples of 1/6, and so is every p(x)/q(x) below 1. Your step therefore does the same for all u
-# between two neighbouring multiples of 1/6, and it is enough to try two values near the ends of each such interval. It does not matter whether
-# you write u < p/q, u · q <= p or 1 − u < p/q.
+# All probabilities in this check are multiples of 1/6 (of 1/4 with two drafts, of 1/2 with three), and so is every p(x)/q(x) below 1 and
+# every sum of probabilities. Your step therefore does the same for all u between two neighbouring multiples, and it is enough to try
+# a value or two near the ends of each such interval. It does not matter whether you write u < p/q, u · q <= p or 1 − u < p/q, nor
+# whether you draw tokens with `rng.categorical` or from `rng.uniform()` yourself. Only draw one number for one choice: a step that
+# draws until something fits has no end of ways to go through.
 #
 # </details>
 
@@ -217,9 +220,12 @@ check("02.exact_law", spec_step, hidden=True)
 # %% [markdown]
 # ### 50,000 tokens (2 points)
 #
-# Last, what the theorem promises: text. Your step emits 25,000 pairs of tokens, and the pairs are compared with the target's own
-# distribution by the G test, the likelihood-ratio form of the chi-square test. Its threshold is set so that a right step fails once
-# in a billion runs. (At the usual 5 % it would fail one right reader in twenty.) This takes a few seconds.
+# Last, what the theorem promises: text. Your step writes 12,500 texts of four tokens, with k from 0 to 3, and the texts of each k are
+# compared with the target's own distribution by the G test, the likelihood-ratio form of the chi-square test. Its threshold is set so
+# that a right step fails once in a billion runs. (At the usual 5 % it would fail one right reader in twenty.) This takes a few seconds.
+#
+# What this check cannot see: how many tokens a step emits, and how often it calls the models. A step without
+# a bonus token writes the right text, too. And a sample sees only large errors; those that are too small for it the exact law finds.
 
 # %% nbgrader={"grade": true, "grade_id": "check_equivalence", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 check("02.equivalence", spec_step)
@@ -232,7 +238,7 @@ check("02.equivalence", spec_step, hidden=True)
 # <summary>Expected output of the three checks</summary>
 #
 # `✓ 02.spec_step: 5 special cases are right …`, then a picture in which both bars of every outcome are equally high and
-# `✓ 02.exact_law: the law of one step is exact: TV = …e-16 …`, then a histogram and `✓ 02.equivalence: G = …, threshold 84.0; TV = 0.00…`
+# `✓ 02.exact_law: the law of one step is exact: TV = …e-16 …`, then a histogram and `✓ 02.equivalence: G = …, threshold 313; TV = 0.00…`
 #
 # </details>
 #

@@ -25,7 +25,8 @@ from autograder.checks import check
 #
 # $$\tau = 1 + \alpha + \alpha^2 + \dots + \alpha^K = \frac{1 - \alpha^{K+1}}{1 - \alpha}$$
 #
-# Your function must also be right where the fraction is 0/0: at α = 1 every draft is accepted. With K = 0 nothing is drafted.
+# Your function must also be right where the fraction is 0/0: at α = 1 every draft is accepted. With K = 0 nothing is drafted. Five right digits
+# are enough.
 #
 # <details>
 # <summary>Hint</summary>
@@ -57,7 +58,9 @@ check("04.expected_tokens", expected_tokens, hidden=True)
 # <summary>Expected output</summary>
 #
 # Five curves over K that flatten out at 1 / (1 − α), and
-# `✓ 04.expected_tokens: 29 values are right, α = 0, α = 1 and K = 0 among them`
+# `✓ 04.expected_tokens: 30 values are right, α = 0, α = 1 and K = 0 among them`
+#
+# What the check cannot see: an α closer to 1 than 0.9995 that is treated as 1, and a K above 64.
 #
 # </details>
 #
@@ -96,21 +99,24 @@ check("04.speedup", speedup, hidden=True)
 # <summary>Expected output</summary>
 #
 # Four curves for α = 0.8. Now each has a top, the further left the dearer the draft, and
-# `✓ 04.speedup: 26 values are right, α = 1, c = 0 and K = 0 among them`
+# `✓ 04.speedup: 29 values are right, α = 1, c = 0 and K = 0 among them`
+#
+# What the check cannot see: whether you call `expected_tokens` or sum anew; it looks at values only.
 #
 # </details>
 
 # %% [markdown]
 # ## Task 3: the best draft length (4 points)
 #
-# Find the K with the largest speedup, from 0 up to `k_max`. Return the pair `(K, speedup)`. If no K above 0 is faster than plain decoding, the
-# answer is `(0, 1.0)`: do not speculate. Where several K are equally fast take the smallest. Where each further drafted token
-# helps (c = 0 and α > 0, or α = 1 and c < 1) the answer is `k_max`, or a smaller K from which on rounding makes all speedups equal.
+# Find the K with the largest speedup, from 0 up to and including `k_max`. Return the pair `(K, speedup)`. Where several K are equally fast take
+# the smallest. So the answer is `(0, 1.0)`, do not speculate, wherever no K above 0 is faster than plain decoding: where speculation loses, and
+# where it is just as fast (α = c, or α = c = 0). Where each further drafted token helps (c = 0 and α > 0, or α = 1 and c < 1) it is `k_max`,
+# or a smaller K from which on rounding makes all speedups equal.
 #
 # <details>
 # <summary>Hint</summary>
 #
-# There are only 65 candidates. Try them all, K = 0 included.
+# There are only `k_max` + 1 candidates. Try them all, K = 0 included.
 #
 # </details>
 
@@ -134,7 +140,9 @@ check("04.optimal_k", optimal_k, hidden=True)
 # <summary>Expected output</summary>
 #
 # Five curves with a star at each top, K = 14, 11, 8, 6 and 4, and
-# `✓ 04.optimal_k: the best K is right for 47 pairs (α, c), K = 0 where nothing helps among them`
+# `✓ 04.optimal_k: the best K is right for 62 pairs (α, c), ties, other k_max, and K = 0 where nothing helps among them`
+#
+# What the check cannot see: which of two equally fast K above 0 you take (α = 0.5, c = 0.2: K = 1 and K = 2), for there rounding decides.
 #
 # </details>
 #

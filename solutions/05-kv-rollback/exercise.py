@@ -10,7 +10,7 @@
 # *Slot* i of a cache holds the key and the value of token i of the text. A *forward* runs the model on new tokens; it appends their keys and values
 # to the cache and attends to everything in it.
 #
-# To keep the arithmetic small, one model with one attention layer serves as target and draft here. It is twenty lines long: read
+# To keep the arithmetic small, target and draft are models with one attention layer here. The class is twenty lines long: read
 # `TinyAttention` in `autograder/checks/tiny.py`. Real caches hold the same thing once per layer.
 
 # %%
@@ -31,7 +31,7 @@ print(logits.shape, "cached:", cache.length, "next token:", int(logits[-1].argma
 # %% [markdown]
 # ## Task 1: a static cache (4 points)
 #
-# Write a cache whose two tensors are allocated once and never again:
+# Write a cache whose two tensors are allocated once and never again. Target and draft have a cache each, so every cache needs tensors of its own:
 #
 # - `keys` and `values`, each of shape (heads, max_length, head_dim), with the given device and dtype;
 # - `length`, the number of slots in use;
@@ -39,7 +39,7 @@ print(logits.shape, "cached:", cache.length, "next token:", int(logits[-1].argma
 #   **before** it writes anything;
 # - `read()`: the pair (keys, values) of the slots in use, each (heads, length, head_dim), as **views**, not copies;
 # - `rollback(length)`: from now on only the first `length` slots are in use. It copies and clears nothing. A `length` below 0 or
-#   above the present one raises `ValueError`.
+#   above the present one raises `ValueError`. The slots after it are free again.
 #
 # The device is "cuda" where there is a GPU: put the tensors where you are told to.
 #
@@ -103,8 +103,10 @@ check("05.rollback", StaticCache, hidden=True)
 # <details>
 # <summary>Expected output</summary>
 #
-# `✓ 05.append: 12 slots in three pieces, read back as views; a full cache refuses and stays as it is (cpu)` and
+# `✓ 05.append: 12 slots in three pieces, read back as views; three caches at once; a full one refuses and stays as it is (cpu)` and
 # `✓ 05.rollback: 4 rollbacks changed a number and no tensor, and dropped slots were overwritten`
+#
+# What these checks cannot see: whether a cache really goes to the device it is told, where there is but one; and how long anything takes.
 #
 # </details>
 
@@ -123,7 +125,7 @@ check("05.rollback", StaticCache, hidden=True)
 #
 # If the draft is wrong at position 3, the next forward must see exactly: the prefix, the first two drafts, the correction. The check fills every slot that
 # you dropped with NaN, then runs that forward and compares its logits with those of a fresh forward over the whole text. It does so for every
-# accept length from 0 to 5.
+# accept length from 0 to 5, and for texts and drafts of other lengths: take both from what you are given.
 #
 # <details>
 # <summary>Hint: how many slots stay?</summary>
@@ -137,7 +139,7 @@ def verify_and_rollback(model, cache, last, drafts):
     """One greedy verification. Returns the emitted tokens: the accepted drafts and one more.
 
     cache: holds the text without `last`; afterwards the text with `last` and the accepted drafts.
-    last: the newest token of the text.  drafts: a list of K token ids.
+    last: the newest token of the text.  drafts: a list of K token ids, K >= 1.
     """
     ### BEGIN SOLUTION
     start = cache.length
@@ -161,18 +163,22 @@ check("05.verify_and_rollback", StaticCache, verify_and_rollback, hidden=True)
 # <summary>Expected output</summary>
 #
 # A picture whose last two rows are alike, and
-# `✓ 05.verify_and_rollback: accept lengths 0 to 5: right tokens, one forward each, and the next forward equals a fresh one to 1e-9 (cpu)`
+# `✓ 05.verify_and_rollback: accept lengths 0 to 5, and other lengths: right tokens, one forward each, and the next one equals a fresh one (cpu)`
+#
+# What the check cannot see: a tie between two logits; its texts have none.
 #
 # </details>
 
 # %% [markdown]
 # ## Task 3: rounds with two caches (3 points)
 #
-# The draft is a model too, with a cache of its own. It drafts one token per forward. Write the whole round:
+# The draft is another model, with a cache of its own. It drafts one token per forward. Write the whole round:
 #
 # 1. Draft k tokens: feed the draft what its cache lacks, take the argmax, feed that, and so on.
 # 2. Verify them with the target.
-# 3. Roll the draft's cache back as well: it holds drafts that were rejected.
+# 3. Roll the draft's cache back as well: it holds drafts that were rejected. Accepted ones stay.
+#
+# The draft computes nothing twice: in one round it is fed at most k + 2 tokens. k may change from round to round.
 #
 # When the round begins the target's cache holds `tokens` without the last one. The draft's cache holds **at most** that. Think about the round
 # after one in which all k drafts were accepted: which of them has the draft itself never been fed?
@@ -189,7 +195,7 @@ check("05.verify_and_rollback", StaticCache, verify_and_rollback, hidden=True)
 def speculate(target, draft, target_cache, draft_cache, tokens, k):
     """One round of greedy speculative decoding: the list of new tokens, 1 to k + 1 of them.
 
-    tokens: the text so far, a list.
+    tokens: the text so far, a list.  k: how many tokens are drafted, at least 1.
     """
     ### BEGIN SOLUTION
     drafts = []
@@ -213,8 +219,10 @@ check("05.speculate", StaticCache, speculate, hidden=True)
 # <details>
 # <summary>Expected output</summary>
 #
-# `✓ 05.speculate: 8 rounds, accept lengths 4, 2, 4, 4, 0, 1, 3, 3: the text is plain greedy decoding's, and both caches are right after each (cpu)`
-# (the last accept length is drawn at random by the check)
+# `✓ 05.speculate: rounds that accept 4 of 4, 2 of 4, 3 of 3, 4 of 4, 0 of 2, 1 of 5, 3 of 4, 1 of 1, 2 of 4: plain greedy decoding's text, and
+# both caches are right after each (cpu)` (the last accept length is drawn at random by the check)
+#
+# What the check cannot see: what you do with a draft's logits beside their argmax, and rounds with k = 0.
 #
 # </details>
 #

@@ -272,7 +272,8 @@ MISTAKES = [
     batch("16 bits a weight", need=lambda f, texts: 2 * f.weights + texts * f.cache(f.length, 1, 2)),
     batch("bits taken for bytes", need=lambda f, texts: f.weights * f.bits + texts * f.cache(f.length, 1, 2)),
     batch("one token's cache for each text", need=lambda f, texts: f.weights * f.bits / 8 + texts * f.cache(1, 1, 2),
-          unnamed=dict.fromkeys(("loops", "floats"), "counting up to so many texts does not end in time")),
+          unnamed=dict.fromkeys(("loops", "floats"), "counting up to so many texts does not end in time")
+          | {"float32": "single precision rounds so many texts by more than the catalogue allows"}),
     batch("the cache has the weights' bits", need=lambda f, texts: f.weights * f.bits / 8 + texts * f.cache(f.length, 1, f.bits / 8)),
     batch("every query head has keys and values of its own",
           cache=lambda s, length, batch, size: [2, s.layers, s.q, length, batch, size]),

@@ -1,0 +1,25 @@
+"""One tensor with two names.
+
+Caught by: 05.append
+Says: keys and values are the same
+"""
+
+class StaticCache:
+    def __init__(self, heads, max_length, head_dim, device, dtype):
+        self.keys = self.values = torch.zeros(heads, max_length, head_dim, device=device, dtype=dtype)
+        self.length = 0
+
+    def append(self, k, v):
+        end = self.length + k.shape[1]
+        if end > self.keys.shape[1]:
+            raise ValueError("full")
+        self.keys[:, self.length : end], self.values[:, self.length : end] = k, v
+        self.length = end
+
+    def read(self):
+        return self.keys[:, : self.length], self.values[:, : self.length]
+
+    def rollback(self, length):
+        if not 0 <= length <= self.length:
+            raise ValueError("no such length")
+        self.length = length

@@ -1,0 +1,14 @@
+"""Draft and target work on one cache.
+
+Caught by: 05.speculate
+Says: the target
+"""
+
+def speculate(target, draft, target_cache, draft_cache, tokens, k):
+    drafts, draft_cache = [], target_cache
+    for _ in range(k):
+        lacking = (tokens + drafts)[draft_cache.length :]
+        drafts.append(int(draft(lacking, draft_cache)[-1].argmax()))
+    emitted = verify_and_rollback(target, target_cache, tokens[-1], drafts)
+    draft_cache.rollback(min(draft_cache.length, len(tokens) + len(emitted) - 1))
+    return emitted
