@@ -81,7 +81,7 @@ class Models:
         for who, needed in (("target", True), ("draft", k > 0)):
             if needed and not self.answers[who]:
                 raise Wrong(
-                    "one token a step: the drafts are never used" if who == "draft" else "your step never asks target",
+                    "one token a step: the drafts are never used" if who == "draft" else f"your step never asks target, with k = {k}",
                     f"{who} is called in every step with k = {k}", "no call",
                     "A step knows p and q only from target(…) and draft(…), and they are others in the next step.",
                 )  # fmt: skip
