@@ -17,7 +17,7 @@ from autograder.zoo import verdicts
 
 ASSIGNMENT = "02-rejection-rule"
 SHARES = {"wrong": 0.25, "cheat": 0.05}  # of the class; the others are right
-ROOM = 9  # a kind may take a ninth of the class, whatever its share, if then each of its cases comes up
+ROOM = 8  # a kind may take an eighth of the class, whatever its share, if then each of its cases comes up
 
 
 @dataclass(frozen=True)

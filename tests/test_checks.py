@@ -376,3 +376,35 @@ def test_pictures_are_drawn_from_plain_data(kind, data, tmp_path):
     figure.savefig(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 1000
     assert figure.axes[0].get_xlabel()
+
+
+def test_a_threshold_inside_a_cell_shows_even_where_one_number_stands_for_it():
+    """A step with a sampler of its own that accepts a hundredth too rarely, and only the third draft."""
+
+    def step_with(slack):
+        def step(prefix, target, draft, k, rng):
+            def drawn(weights):
+                u, total = rng.uniform(), 0.0
+                for token, weight in enumerate(weights):
+                    total += weight
+                    if u < total:
+                        return token
+
+            drafted = []
+            for _ in range(k):
+                drafted.append(drawn(draft((*prefix, *drafted))))
+            for i, x in enumerate(drafted):
+                context = (*prefix, *drafted[:i])
+                p, q = target(context), draft(context)
+                if rng.uniform() >= p[x] / q[x] - (slack if i == 2 else 0):
+                    excess = [max(0.0, a - b) for a, b in zip(p, q)]
+                    return [*drafted[:i], drawn([a / sum(excess) for a in excess] if sum(excess) else p)]
+            return [*drafted, drawn(target((*prefix, *drafted)))]
+
+        return step
+
+    for tables, prefix, k in step_tables.grid_cases(seed=3):
+        if k == 3:
+            right = step_tables.right_law(tables, prefix, k)
+            assert law_distance(stepping.law_of_step(step_with(0.0), tables, prefix, k), right) < stepping.EXACT
+            assert law_distance(stepping.law_of_step(step_with(0.01), tables, prefix, k), right) > stepping.EXACT, tables.name

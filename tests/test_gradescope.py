@@ -97,7 +97,7 @@ def test_the_same_project_makes_the_same_zip(archive, tmp_path):
 
 
 def test_an_unknown_assignment_is_refused_by_name(tmp_path):
-    with pytest.raises(ValueError, match="there are 02-rejection-rule"):
+    with pytest.raises(ValueError, match=f"there are .*{A}"):
         gradescope.build("02-rejection", tmp_path / "x.zip")
 
 

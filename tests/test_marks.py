@@ -21,6 +21,11 @@ PICTURES = {
     "law": {"right": {(0, 1): 0.5, (2,): 0.5}, "student": {(): 0.25, (0, 1): 0.75}},
     "histogram": {"observed": [0.4, 0.6], "expected": [0.5, 0.5], "samples": 50_000},
     "curves": {"curves": {"a": [1, 2.5], "b": [1.0]}, "title": "t", "ylabel": "y", "marks": [(1, 2.5, "best")]},
+    "distributions": {"series": {"p": [0.5, 0.5], "q": (0.1, 0.9)}, "title": "t"},
+    "several": {"lines": {"a": ([0, 1], [0.5, 2.0])}, "title": "t", "xlabel": "x", "ylabel": "y"},
+    "intervals": {"points": [(100, 0.5, 0.1), (1000, 0.6, 0.02)], "title": "t", "xlabel": "x", "ylabel": "y", "truth": 0.6},
+    "beside": {"labels": ["a", "b"], "right": [1, 2.0], "student": [1.5, 2], "title": "t", "xlabel": "x", "ylabel": "y", "log": True},
+    "lines": {"x": (1, 2, 4), "right": [1, 2.0, 3], "student": [1.5, 2, 3], "title": "t", "xlabel": "x", "ylabel": "y"},
     "slots": {"rows": {"before": ["prefix", "draft"], "after": ["prefix", "dropped"]}, "title": "t"},
 }
 
