@@ -266,7 +266,7 @@ def _explain(what: str, tables: Tables, prefix: tuple[int, ...], k: int, found: 
 def _changes(student: Callable, seed: int) -> bool:
     """Whether the law of a short step differs from run to run. Own coins may fall the same way twice, but hardly each time."""
     try:
-        first, *others = [law_of_step(student, grid_tables(seed, 1), PREFIX, 1) for _ in range(REPEATS)]
+        first, *others = [law_of_step(student, grid_tables(seed, 3), PREFIX, 1) for _ in range(REPEATS)]
     except OtherRandomness:
         return True
     except Signal:  # what else is wrong with this step is not the question here
@@ -301,7 +301,7 @@ def _fitting(cases: Iterable[tuple], student: Callable, own_sampler: bool) -> Mi
     return candidates[0]
 
 
-@lru_cache(4096)
+@lru_cache(16384)
 def _law_of_mistake(mistake: Mistake, tables: Tables, prefix: tuple[int, ...], k: int, own_sampler: bool = False) -> dict | None:
     """None if the variant breaks a rule on these tables."""
 

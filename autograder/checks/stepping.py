@@ -238,7 +238,7 @@ def as_tokens(result: Any, prefix: tuple[int, ...], vocabulary: int, k: int) -> 
 
 
 def sampled_tokens(
-    step: Callable, prefixes: Sequence[tuple[int, ...]], tables: Callable, k: int, seed: str, audited: int = 100
+    step: Callable, prefixes: Sequence[tuple[int, ...]], tables: Callable, k: int, seed: str, audited: int = 15
 ) -> list[tuple[int, ...]]:
     """What one step after each prefix emitted.
 
