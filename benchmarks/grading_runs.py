@@ -21,7 +21,7 @@ from benchmarks.grading_class import ASSIGNMENT
 
 SECRET = "benchmark"
 POLL = 0.5  # seconds between two looks at the marks
-LOOK = 10.0  # and at the memory: the kernel adds up a process's pages each time
+LOOK = 2.0  # and at the memory: the kernel adds up a process's pages each time
 GONE = 30.0  # seconds in which everything that a killed run had started must have ended
 
 Advance = Callable[[int], None]  # gets the number of marks
