@@ -21,7 +21,7 @@ from benchmarks.grading_class import ASSIGNMENT
 
 SECRET = "benchmark"
 POLL = 0.5  # seconds between two looks at the marks
-LOOK = 2.0  # and at the memory: the kernel adds up a process's pages each time
+LOOK = 10.0  # and at the memory: the kernel adds up a process's pages each time
 GONE = 30.0  # seconds in which everything that a killed run had started must have ended
 
 Advance = Callable[[int], None]  # gets the number of marks
@@ -54,7 +54,8 @@ def grade(submitted: Path, out: Path, jobs: int, advance: Advance) -> dict:
     began, memory, looked = time.time_ns(), Memory(), 0.0
     with started(submitted, out, jobs) as process:
         while process.poll() is None:
-            if time.monotonic() - looked > LOOK:
+            young = time.time_ns() - began < LOOK * 1e9  # a short run is looked at, too
+            if young or time.monotonic() - looked > LOOK:
                 memory.look(process.pid)
                 looked = time.monotonic()
             advance(len(marks_in(out)))
