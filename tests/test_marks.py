@@ -183,3 +183,11 @@ def test_killed_at_any_moment_the_last_mark_is_whole(tmp_path):
         (mark,) = ledger.all()
         assert not ledger.damaged
         assert int(mark.version) >= int(told[-1] if told else 0), "a mark that was stored is lost"
+
+
+def test_what_was_not_judged_has_not_passed():
+    """Of a submission without checks, as of an empty folder, every check passes: there is none."""
+    passing = (CheckMark("02.a", "a", 1, 1, "fine"),)
+    assert Mark("x", "02", "graded", passing).passed
+    assert not [status for status in marks.STATUS if status != "graded" and Mark("x", "02", status, passing).passed]
+    assert not Mark("x", "", "empty", ()).passed
