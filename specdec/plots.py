@@ -116,7 +116,7 @@ def cache_slots(rows: Mapping[str, Sequence[tuple[str, str]]], first: int = 0, a
     ax.grid(False)
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(length=0)
-    ax.figure.legend(shown.values(), shown, loc="outside upper center", ncols=len(shown), frameon=False)
+    ax.figure.legend(shown.values(), shown, loc="outside upper center", ncols=min(6, len(shown)), frameon=False, columnspacing=1.2)
     return ax
 
 

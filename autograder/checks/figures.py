@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from specdec.colours import COLOURS, INK, LIGHT, TINTS
+from specdec.colours import COLOURS, INK, TINTS
 
 RIGHT, YOURS, THIRD = "#8a94a6", "#7b3fe4", "#e08e0b"  # grey, violet, amber: apart for every kind of colour vision
 MOST_BARS = 16
@@ -101,7 +101,7 @@ def _intervals(
 
 def _slots(axes: Axes, rows: dict[str, Sequence[str]], title: str) -> None:
     """Rows of cache slots. A slot is "cached", "free", or the role of the token in it; dropped slots are filled with NaN by the check."""
-    colours = {"cached": LIGHT, **TINTS, "free": "#ffffff"}
+    colours = {"cached": "#f7f7f9", **TINTS, "free": "#ffffff"}
     for y, slots in enumerate(rows.values()):
         for x, kind in enumerate(slots):
             hatch = "////" if kind == "dropped" else None
@@ -114,7 +114,7 @@ def _slots(axes: Axes, rows: dict[str, Sequence[str]], title: str) -> None:
     axes.set_xticks(range(max(map(len, rows.values()))))
     shown = {kind for slots in rows.values() for kind in slots} - {"free"}
     handles = [axes.barh(0, 0, color=colour, label=kind) for kind, colour in colours.items() if kind in shown]
-    axes.legend(handles=handles, frameon=False, fontsize="small", ncols=len(handles), loc="upper center", bbox_to_anchor=(0.5, -0.28))
+    axes.legend(handles=handles, frameon=False, fontsize="small", ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.28))
 
 
 def _beside(axes: Axes, labels: Sequence[str], right: Sequence[float], student: Sequence[float], title: str, ylabel: str,
