@@ -176,7 +176,7 @@ def test_tables_hold_the_numbers_of_the_json():
     slow = dict(zip(header, rows[1]))
     assert slow == {
         "workload": "code", "method": "slow", "τ": "1.50", "α by depth": ".50 1.0", "tokens/s": "25.0", "speedup": "0.60×",
-        "predicted": "1.75×", "whole texts": "1.20×", "c": "0.125", "nodes": "3.5", "V": "1.25", "texts that part": "1 of 6",
+        "predicted": "1.75×", "whole texts": "1.20×", "c": "0.125", "nodes": "3.5", "r": "1.25", "texts that part": "1 of 6",
     }  # fmt: skip
     text = markdown(results)
     assert "| 8 | 30.0 | 1.50 | 67% |" in text
