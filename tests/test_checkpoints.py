@@ -1,6 +1,7 @@
 """Fetching and reading weights: nothing half-written, nothing damaged accepted, every error named."""
 
 import hashlib
+import re
 import subprocess
 import zipfile
 from pathlib import Path
@@ -56,8 +57,11 @@ def test_fetch_does_nothing_twice(cache, monkeypatch):
     assert fetch() == path
 
 
-def write_gguf(path: Path, architecture="llama", pre="smollm", leave_out=(), other_shapes=None) -> Path:
-    """A small Llama-architecture file with an untied head, in the layout of the real one."""
+def write_gguf(path: Path, architecture="llama", pre="smollm", leave_out=(), other_shapes=None, keys=None) -> Path:
+    """A small Llama-architecture file with an untied head, in the layout of the real one.
+
+    leave_out: tensors, and keys. keys: others, or other values.
+    """
     writer, rng = gguf.GGUFWriter(path, architecture), np.random.default_rng(0)
     for add, value in [("block_count", 2), ("context_length", 64), ("embedding_length", 16), ("feed_forward_length", 32),
                        ("head_count", 4), ("head_count_kv", 2), ("layer_norm_rms_eps", 1e-5), ("rope_freq_base", 1000.0)]:  # fmt: skip
@@ -68,6 +72,11 @@ def write_gguf(path: Path, architecture="llama", pre="smollm", leave_out=(), oth
     writer.add_token_types([3, 1, 1, 1, 1])
     writer.add_token_merges(["a b"])
     writer.add_eos_token_id(0)
+    for key, value in (keys or {}).items():
+        kind = gguf.GGUFValueType.get_type(value)
+        writer.kv_data[0][key] = gguf.gguf_writer.GGUFValue(value, kind)
+    for key in leave_out:
+        writer.kv_data[0].pop(key, None)
     shapes = {"token_embd": (5, 16), "output": (5, 16), "output_norm": (16,)}
     for i in range(2):
         shapes |= {f"blk.{i}.{name}": shape for name, shape in {
@@ -143,6 +152,63 @@ def test_an_interrupted_conversion_leaves_nothing_that_looks_whole(cache, tmp_pa
 def test_files_that_cannot_be_read_are_named(cache, tmp_path, options, message):
     with pytest.raises(CheckpointError, match=f"(?s){message}"):
         load_model(write_gguf(tmp_path / "odd.gguf", **options))
+
+
+KEYS = ("llama.block_count", "llama.context_length", "llama.embedding_length", "llama.feed_forward_length", "llama.attention.head_count",
+        "llama.attention.layer_norm_rms_epsilon", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.merges")  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_missing_key_is_named_with_its_file(cache, tmp_path, key):
+    with pytest.raises(CheckpointError, match=re.escape(f"odd.gguf: the key {key} is missing")):
+        load_model(write_gguf(tmp_path / "odd.gguf", leave_out=[key]))
+
+
+YARN = {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0, "llama.rope.scaling.original_context_length": 32}
+
+
+@pytest.mark.parametrize(("keys", "scaling", "length"), [
+    ({"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}, {"rope_type": "linear", "factor": 4.0}, 256),
+    ({"llama.rope.scale_linear": 2.0}, {"rope_type": "linear", "factor": 2.0}, 128),
+    (YARN, {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32.0}, 128),
+    ({"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": 4.0, "llama.rope.scaling.finetuned": True}, None, 64),
+    ({"llama.attention.sliding_window": 24}, None, 24), ({"llama.attention.sliding_window": 0, "llama.logit_scale": 1.0}, None, 64),
+    ({"llama.attention.key_length": 4, "llama.attention.value_length": 4}, None, 64),
+])  # fmt: skip
+def test_a_gguf_file_is_computed_as_it_says(cache, tmp_path, keys, scaling, length):
+    model = load_model(write_gguf(tmp_path / "small.gguf", keys=keys), dtype=torch.float32)
+    assert (model.config.rope_scaling, model.config.max_length) == (scaling, length)
+    again = load_model(tmp_path / "small.gguf", dtype=torch.float32)
+    assert again.config == model.config, "from the cache it is the same"
+    plain = load_model(write_gguf(tmp_path / "plain.gguf"), dtype=torch.float32)
+    tokens = torch.tensor([[1, 2, 3, 4] * 3])
+    assert torch.equal(model(tokens, model.new_cache()).logits, plain(tokens, plain.new_cache()).logits) == (scaling is None)
+
+
+@pytest.mark.parametrize(("keys", "message"), [
+    ({"llama.logit_scale": 0.5}, "llama.logit_scale = 0.5 is not implemented"),
+    ({"llama.something.new": 3}, "llama.something.new = 3 is not implemented"),
+    ({"llama.expert_count": 8}, "llama.expert_count = 8 is not implemented"),
+    ({"llama.attention.key_length": 8}, "do not fit the configuration"),
+    ({"llama.attention.value_length": 8}, "llama.attention.value_length must be llama.rope.dimension_count, 4"),
+    ({"llama.rope.dimension_count": 2}, "do not fit the configuration"),
+    ({"llama.rope.scaling.type": "longrope", "llama.rope.scaling.factor": 4.0}, "rope_type 'longrope' is unknown"),
+    ({"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.factor is missing"),
+    (YARN | {"llama.rope.scaling.yarn_ext_factor": 0.5}, "llama.rope.scaling.yarn_ext_factor = 0.5 is not implemented"),
+    ({"llama.attention.head_count": [4, 4]}, r"head_count must be a whole number >= 1, got \[4, 4\]"),
+    ({"llama.rope.freq_base": "big"}, "big"),
+    ({"tokenizer.ggml.eos_token_id": 5}, r"tokenizer.ggml.eos_token_id must be an id in \[0, 5\), got 5"),
+    ({"tokenizer.ggml.eot_token_id": 99}, r"tokenizer.ggml.eot_token_id must be an id in \[0, 5\), got 99"),
+])  # fmt: skip
+def test_what_a_gguf_file_asks_for_beyond_the_implementation_is_named(cache, tmp_path, keys, message):
+    with pytest.raises(CheckpointError, match=f"(?s)odd.gguf: .*({message})"):
+        load_model(write_gguf(tmp_path / "odd.gguf", keys=keys))
+
+
+def test_every_end_token_of_a_gguf_file_ends_a_text(cache, tmp_path):
+    keys = {"tokenizer.ggml.eot_token_id": 3, "tokenizer.ggml.eom_token_id": 0}
+    for _ in range(2):  # read, and from the cache
+        assert load_model(write_gguf(tmp_path / "small.gguf", keys=keys)).tokenizer.stop_tokens == (0, 3)
 
 
 def test_what_is_no_model_at_all_is_named(cache, tmp_path):

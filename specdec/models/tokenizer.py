@@ -107,11 +107,12 @@ def from_tokenizer_json(
 
 
 def from_gguf_fields(
-    tokens: list[str], types: list[int], merges: list[str], template: str | None, special: Mapping[str, int]
-) -> Tokenizer:
+    tokens: list[str], types: list[int], merges: list[str], template: str | None, special: Mapping[str, int],
+    stop_tokens: Sequence[int] | None = None,
+) -> Tokenizer:  # fmt: skip
     """SmolLM's byte-level BPE: digits are split one by one before the byte-level step; no space is put in front.
 
-    special: ids by their role, "bos_token" and "eos_token"; the latter ends a text.
+    special: ids by their role, "bos_token" and "eos_token". stop_tokens: the ids that end a text; None: the eos_token, if there is one.
     """
     pairs = [tuple(merge.split(" ")) for merge in merges]
     fast = FastTokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, pairs))
@@ -121,5 +122,6 @@ def from_gguf_fields(
     fast.decoder = decoders.ByteLevel()
     control = [token for token, kind in zip(tokens, types) if kind == CONTROL]
     fast.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in control])
-    stop_tokens = (special["eos_token"],) if "eos_token" in special else ()
-    return Tokenizer(fast, stop_tokens, template, {role: tokens[id] for role, id in special.items()})
+    if stop_tokens is None:
+        stop_tokens = [id for role, id in special.items() if role == "eos_token"]
+    return Tokenizer(fast, tuple(stop_tokens), template, {role: tokens[id] for role, id in special.items()})
