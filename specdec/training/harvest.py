@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from safetensors.torch import save_file
 from torch import Tensor
 
 from specdec.config import check_size
@@ -23,6 +22,7 @@ from specdec.distributions import Sampling
 from specdec.drafters.eagle_head import fused_layers
 from specdec.models.transformer import Transformer
 from specdec.progress import progress
+from specdec.storing import save_file
 from specdec.training.config import Harvest
 from specdec.training.features import Recorder, features_path, fingerprint
 from specdec.training.prompts import Prompts, continue_all, cut_loop
