@@ -11,15 +11,14 @@ from typing import Annotated
 import torch
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from specdec.bench import bench
-from specdec.console import clear_errors
+from specdec.console import clear_errors, new_console
 from specdec.decoding import prompt_ids, stream
 from specdec.distributions import Sampling
-from specdec.methods import HEADS, METHODS, WEIGHTS, Settings, build, weights_of
+from specdec.methods import METHODS, READS, Settings, build, canonical, check_read, has_random_heads, heads_of
 from specdec.models import SMOLLM2, load_model
 from specdec.models import fetch as fetch_model
 from specdec.models.tokenizer import Tokenizer
@@ -30,7 +29,7 @@ from specdec.training import commands as training
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 app.add_typer(training.app)
 app.command()(clear_errors()(bench))
-console = Console(highlight=False)
+console = new_console()
 USUAL = Settings()
 WARM_UP = 8  # tokens
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
@@ -51,10 +50,11 @@ def fetch(force: Annotated[bool, typer.Option(help="Download again even if it is
 
 @app.command()
 def generate(
+    context: typer.Context,
     prompt: Annotated[str, typer.Argument(help="The text to continue; - reads standard input.")],
     drafter: Annotated[str, typer.Option(help=f"Who guesses: none, {', '.join(METHODS)}, or several joined by +.")] = "prompt-lookup",
     k: Annotated[int, typer.Option(help="draft-model, distilled, prompt-lookup: tokens of a chain.")] = USUAL.k,
-    layers: Annotated[int, typer.Option(help="draft-model: the target's first layers.")] = USUAL.layers,
+    layers: Annotated[int | None, typer.Option(help="draft-model: so many of the target's first layers; a third without.")] = None,
     tree: Annotated[str | None, typer.Option(help="draft-model, distilled, medusa, eagle-1: children by level, as in 3,2,1.")] = None,
     depth: Annotated[int, typer.Option(help="eagle-2, eagle-3: levels of the tree.")] = USUAL.depth,
     beam: Annotated[int, typer.Option(help="eagle-2, eagle-3: nodes expanded in a level, and children of each.")] = USUAL.beam,
@@ -64,7 +64,7 @@ def generate(
     window: Annotated[int, typer.Option(help="lookahead: columns of guesses.")] = USUAL.window,
     pool: Annotated[int, typer.Option(help="lookahead: n-grams proposed at most.")] = USUAL.pool,
     weights: Annotated[
-        Path | None, typer.Option(help="distilled, medusa, eagle: trained heads; for smollm2-135m the package has some, else random ones.")
+        Path | None, typer.Option(help="distilled, medusa, eagle: a file of trained heads; else the package's, or the model's directory's.")
     ] = None,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
     top_k: Annotated[int | None, typer.Option()] = None,
@@ -81,15 +81,17 @@ def generate(
 ) -> None:
     """Continue a text: accepted, recovered and bonus tokens in their colours, then what speculation gained."""
     with clear_errors():
+        drafter, told = canonical(drafter), dict.fromkeys(name for names in READS.values() for name in names)
+        check_read(drafter, [name for name in told if context.get_parameter_source(name).name == "COMMANDLINE"])
         sampling = Sampling(temperature, top_k, top_p, min_p)
         branching = None if tree is None else _numbers(tree)
         settings = Settings(k, layers, branching, depth, beam, budget, ngram, candidates, window, pool, weights)
         target = load_model(model, device, DTYPES[dtype.value])
         if target.tokenizer is None:
             raise ValueError(f"{model} has no tokenizer, so it cannot continue a text")
-        folder = WEIGHTS if model == SMOLLM2 else None
+        folder = heads_of(model)
         chosen = build(drafter, target, settings, folder)
-        text = sys.stdin.read() if prompt == "-" else prompt
+        text = _standard_input() if prompt == "-" else prompt
         ids = prompt_ids(target, target.tokenizer.chat(text) if chat else text)
         runs: dict[str, tuple[Stats, list[int]]] = {}
         guessers = {drafter: chosen, "none": None} if compare else {drafter: chosen}
@@ -100,10 +102,17 @@ def generate(
             rounds = stream(target, ids, guesser, sampling, max_new_tokens, target.tokenizer.stop_tokens, seed, width)
             runs[name] = _print_stream(rounds, target.tokenizer)
         console.print(_table(runs))
-        if weights is None and any(part in HEADS and not (folder and weights_of(part)) for part in drafter.split("+")):
+        if weights is None and has_random_heads(drafter, folder):
             console.print("The heads are random: exact, but no help. Give trained ones with --weights.", style="dim")
         if compare and drafter != "none":
             _say_where_texts_part(runs[drafter][1], runs["none"][1], sampling, dtype.value, width)
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"standard input is no valid {error.encoding}: byte {error.start} is 0x{error.object[error.start]:02x}") from error
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -428,6 +428,23 @@ def test_chat_templates(tmp_path):
     assert load_model(tmp_path).tokenizer.chat("abc") == "its own file: 4"
 
 
+def test_marks_for_training_in_a_chat_template_change_nothing(tmp_path):
+    """{% generation %} around what the assistant says, as `transformers` has it; names that are set inside stay there."""
+    template = """{% for m in messages %}
+{{ m.role }}:
+    {% generation %}
+    {% set said = m.content %}
+ {{ said }}{% if loop.last %}!{% endif %}
+    {% endgeneration %}
+{{ said is defined }}
+{% endfor %}"""
+    saved(tmp_path, "llama, bytes")
+    theirs = saved_tokenizer(tmp_path, chat_template=template)
+    expected = theirs.apply_chat_template([{"role": "user", "content": "abc"}], tokenize=False)
+    assert load_model(tmp_path).tokenizer.chat("abc") == expected
+    assert "abc!" in expected
+
+
 LONG = {"max_position_embeddings": 64}
 
 

@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from specdec.config import Config
+from specdec.device import usable
 from specdec.models.errors import CheckpointError
 from specdec.models.gguf_file import read_gguf
 from specdec.models.huggingface import read_huggingface
@@ -118,7 +119,9 @@ def load_model(
 
     Raises:
         CheckpointError (a ValueError): naming the file and what is wrong with it.
+        ValueError: if the device cannot be used.
     """
+    device = usable(device)
     path, dtype = _located(str(name_or_path)), dtype or torch.bfloat16
     if path.is_dir():
         parts = read_huggingface(path, dtype)

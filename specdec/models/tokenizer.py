@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from jinja2 import TemplateError
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
@@ -39,7 +41,14 @@ class Tokenizer:
         """Ids of the text; special tokens written out in it, such as <|im_start|>, become their own id.
 
         Nothing is added, not even the token that begins a text: a chat template writes it out, and plain text may.
+
+        Raises:
+            ValueError: if the text holds what no UTF-8 can: bytes of another encoding, as Python keeps them, or half a character.
         """
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"the text is no valid UTF-8: its character {error.start} is {text[error.start]!r}") from error
         return self.fast.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -75,13 +84,24 @@ class Tokenizer:
         return self.fast is other.fast or self.fast.get_vocab() == other.fast.get_vocab()
 
 
+class _Generation(Extension):
+    """{% generation %} … {% endgeneration %} marks for training what the assistant says; what is said does not change."""
+
+    tags = frozenset({"generation"})
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
+
+
 def _environment() -> ImmutableSandboxedEnvironment:
     """What chat templates are written for: the settings and functions that `transformers` renders them with."""
 
     def raise_exception(message: str) -> NoReturn:
         raise TemplateError(message)
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    extensions = ["jinja2.ext.loopcontrols", _Generation]
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
     environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)  # Jinja's own escapes for HTML
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)

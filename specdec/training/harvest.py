@@ -76,9 +76,9 @@ def harvest(
 
 
 def _claim(out: Path, about: dict) -> None:
-    """The directory belongs to one harvest: its description lies in harvest.json."""
+    """The directory belongs to one harvest: its description lies in harvest.json. One that never came to a shard is forgotten."""
     path = out / "harvest.json"
-    if not path.exists():
+    if not path.exists() or not any(out.glob("shard-*.safetensors")):
         out.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}.part")  # several processes may begin at once
         part.write_text(json.dumps(about, indent=1) + "\n")
