@@ -17,10 +17,8 @@ from typing import Annotated
 import matplotlib.pyplot as plt
 import torch
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from specdec import plots
 from specdec.console import new_console
@@ -31,6 +29,7 @@ from specdec.measure import PLAIN, Runner, compare, limits, quartiles, texts_in
 from specdec.methods import METHODS, WEIGHTS, Settings, build, canonical, has_random_heads, heads_of, weights_of
 from specdec.models import SMOLLM2, Transformer, load_model
 from specdec.progress import progress, say
+from specdec.showing import fitting_table
 from specdec.tables import heading, label, limits_table, markdown, overview, parts_at, temperatures, verify_table
 from specdec.theory import interpolated_cost
 from specdec.workloads import WORKLOADS, Workload
@@ -296,10 +295,5 @@ def show(results: dict, console: Console) -> None:
     for title, header, rows in [*tables, ("Cost of a forward", *verify_table(results)), ("Limits", *limits_table(results))]:
         if not rows:
             continue
-        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-        for i, name in enumerate(header):
-            table.add_column(name, justify="right" if i else "left")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
+        console.print(fitting_table(header, rows, title, console))
     console.print(heading(results), style="dim")

@@ -10,9 +10,6 @@ from typing import Annotated
 
 import torch
 import typer
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
 from specdec.bench import bench
 from specdec.console import clear_errors, new_console
@@ -22,8 +19,8 @@ from specdec.methods import METHODS, READS, Settings, build, canonical, check_re
 from specdec.models import SMOLLM2, load_model
 from specdec.models import fetch as fetch_model
 from specdec.models.tokenizer import Tokenizer
-from specdec.plots import COLOURS
 from specdec.results import Round, Stats
+from specdec.showing import Painter, comparison
 from specdec.training import commands as training
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -93,19 +90,22 @@ def generate(
         chosen = build(drafter, target, settings, folder)
         text = _standard_input() if prompt == "-" else prompt
         ids = prompt_ids(target, target.tokenizer.chat(text) if chat else text)
-        runs: dict[str, tuple[Stats, list[int]]] = {}
+        runs: dict[str, tuple[Stats, Painter]] = {}
+        texts: dict[str, list[int]] = {}
         guessers = {drafter: chosen, "none": None} if compare else {drafter: chosen}
         for guesser in guessers.values():  # the first rounds choose kernels and trace layers
             list(stream(target, ids, guesser, sampling, min(WARM_UP, max_new_tokens), target.tokenizer.stop_tokens, seed, width))
         for name, guesser in guessers.items():
             console.rule("plain decoding" if name == "none" else name, style="dim")
             rounds = stream(target, ids, guesser, sampling, max_new_tokens, target.tokenizer.stop_tokens, seed, width)
-            runs[name] = _print_stream(rounds, target.tokenizer)
-        console.print(_table(runs))
+            painter = Painter(console)
+            stats, texts[name] = _print_stream(rounds, target.tokenizer, painter)
+            runs[name] = stats, painter
+        console.print(comparison(runs))
         if weights is None and has_random_heads(drafter, folder):
             console.print("The heads are random: exact, but no help. Give trained ones with --weights.", style="dim")
         if compare and drafter != "none":
-            _say_where_texts_part(runs[drafter][1], runs["none"][1], sampling, dtype.value, width)
+            _say_where_texts_part(texts[drafter], texts["none"], sampling, dtype.value, width)
 
 
 def _standard_input() -> str:
@@ -122,39 +122,21 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _print_stream(rounds: Iterator[Round], tokenizer: Tokenizer) -> tuple[Stats, list[int]]:
+def _print_stream(rounds: Iterator[Round], tokenizer: Tokenizer, painter: Painter) -> tuple[Stats, list[int]]:
     stats, ids = Stats(), []
     pending: list[int] = []  # a character's bytes may be spread over several tokens
     for round in rounds:
         stats.add(round)
+        painter.count(round)
         ids += round.tokens
         for i, token in enumerate(round.tokens):
             pending.append(token)
             text = tokenizer.decode(pending)
             if not text.endswith("\ufffd"):
-                console.print(Text(text, style=COLOURS["accepted" if i < round.accepted else round.last]), end="", soft_wrap=True)
+                painter.print(text, "accepted" if i < round.accepted else round.last)
                 pending = []
-    console.print()
+    painter.end()
     return stats, ids
-
-
-def _table(runs: dict[str, tuple[Stats, list[int]]]) -> Table:
-    legend = Text(" · ").join(Text(kind, style=colour) for kind, colour in COLOURS.items())
-    table = Table(caption=legend, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("", "tokens", "forwards", "per forward", "accepted", "tokens/s", "speedup"):
-        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    plain = runs["none"][0].tokens_per_second if "none" in runs else None
-    for name, (stats, _) in runs.items():
-        table.add_row(
-            "plain" if name == "none" else name,
-            str(stats.emitted),
-            str(stats.forwards),
-            f"{stats.tokens_per_forward:.2f}",
-            f"{stats.acceptance_rate:.0%}" if stats.drafted else "–",
-            f"{stats.tokens_per_second:.1f}",
-            f"{stats.tokens_per_second / plain:.2f}×" if plain else "–",
-        )
-    return table
 
 
 def _say_where_texts_part(drafted: list[int], plain: list[int], sampling: Sampling, dtype: str, width: int | None) -> None:

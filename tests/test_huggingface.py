@@ -445,6 +445,16 @@ def test_marks_for_training_in_a_chat_template_change_nothing(tmp_path):
     assert "abc!" in expected
 
 
+def test_a_chat_template_sees_what_transformers_shows_it(tmp_path):
+    template = "{% if tools is not none or documents is not none %}tools!{% endif %}{{ messages[0].content }}"
+    saved(tmp_path, "llama, bytes")
+    theirs = saved_tokenizer(tmp_path, chat_template=template)
+    assert load_model(tmp_path).tokenizer.chat("abc") == theirs.apply_chat_template([{"role": "user", "content": "abc"}], tokenize=False)
+    (tmp_path / "chat_template.jinja").write_text("{{ messages + 1 }}")
+    with pytest.raises(ValueError, match="the chat template cannot take these messages: can only concatenate list"):
+        load_model(tmp_path).tokenizer.chat("abc")
+
+
 LONG = {"max_position_embeddings": 64}
 
 

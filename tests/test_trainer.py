@@ -354,6 +354,7 @@ def test_the_configuration_survives_json():
 
 def test_eagle_is_eagle_3(commands, whole, tmp_path):
     assert config("eagle") == config("eagle-3")
+    assert config("distilled") == config("distill"), "as the drafter is called"
     with pytest.raises(ValueError, match="eagle-3 has no heads, got 2"):
         config("eagle", heads=2)
     words = config("eagle-3").command(str(tmp_path / "e.safetensors")).split()

@@ -67,8 +67,9 @@ class Tokenizer:
         messages.append({"role": "user", "content": message})
         try:
             template = _environment().from_string(self.chat_template)
-            return template.render(messages=messages, add_generation_prompt=True, **self.special_tokens)
-        except TemplateError as error:
+            others = {"tools": None, "documents": None} | self.special_tokens
+            return template.render(messages=messages, add_generation_prompt=True, **others)
+        except (TemplateError, TypeError) as error:  # TypeError: a template is a program, and adds what cannot be added
             raise ValueError(f"the chat template cannot take these messages: {error}") from error
 
     def to_json(self) -> str:
