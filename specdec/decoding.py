@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -20,7 +20,8 @@ from torch import Tensor
 from specdec.cache import KVCache
 from specdec.device import upload
 from specdec.distributions import Sampling
-from specdec.drafters.base import Drafter, Outcome, Proposer, check_proposal
+from specdec.drafters.base import Drafter, Outcome, Proposer
+from specdec.drafters.checking import Acquaintance, acquaintance, begin, check_drafter, check_layers, check_proposal
 from specdec.judging import Decision, decide
 from specdec.models.fixed_shape import check_width
 from specdec.models.transformer import Output, Transformer
@@ -40,6 +41,7 @@ class Request:
     uniforms: Uniforms
     layers: Sequence[int] = ()  # of the target, whose outputs the proposer reads
     max_nodes: int | None = None  # of a tree, as the drafter promised; None: not known
+    known: Acquaintance = field(default_factory=Acquaintance)  # a drafter that is new gets closer looks
 
     @classmethod
     def begin(
@@ -60,18 +62,24 @@ class Request:
             )
         if drafter is None:
             return cls(committed, longest, None, uniforms)
-        proposer, layers, n = drafter.start(target, sampling, longest), getattr(drafter, "layers", ()), target.config.layers
-        if not all(0 <= layer < n for layer in layers):
-            raise ValueError(f"the drafter reads the target's layers {tuple(layers)}, which must lie in [0, {n})")
-        return cls(committed, longest, proposer, uniforms, layers, drafter.max_nodes)
+        proposer = begin(drafter, target, sampling, longest)
+        layers = check_layers(drafter, target.config.layers)
+        return cls(committed, longest, proposer, uniforms, layers, drafter.max_nodes, acquaintance(drafter))
 
     def draft(self, target: Transformer) -> TokenTree:
         """Raises ValueError if the proposer breaks its promises (`check_proposal`)."""
         limit = self.longest - len(self.committed) - 1
-        if not self.proposer or not limit:
+        if self.proposer is None or not limit:
             return TokenTree.empty(target.device)
-        tree = self.proposer.propose(self.committed, limit, self.uniforms)
-        check_proposal(tree, limit, self.max_nodes, target.config.vocab_size)
+        shown = list(self.committed)  # a copy, so that no proposer can touch the text
+        tree = self.proposer.propose(shown, limit, self.uniforms)
+        if shown != self.committed:
+            raise ValueError(
+                f"the proposer changed `committed`, the {len(self.committed)} tokens that it was shown: "
+                f"they end with {self.committed[-4:]}, and it left {shown[-4:]} at the end of {len(shown)}; let it copy the list"
+            )
+        check_proposal(tree, limit, self.max_nodes, target.config.vocab_size, target.device, self.known.is_new)
+        self.known.trees += tree.q is not None
         return tree
 
     def draw(self, nodes: int) -> Tensor:
@@ -109,9 +117,10 @@ def generate(
     Raises:
         ValueError: on an empty prompt, an id outside the vocabulary, prompt + max_new_tokens beyond the model's context, a
             drafter that does not fit the target, or a width that does not hold the tree. Before any work is done. In a round:
-            before the target runs, if a proposer's tree is larger or deeper than it may be, or has a q of another vocabulary or,
-            where that can be seen without waiting, an id outside it; before a token is committed, if it would have to be drawn
-            from logits that have a NaN or a +inf, or are all -inf. Single logits may be -inf.
+            before the target runs, if a proposer breaks its promises (`specdec.drafters.checking`: a tree that is too large, an id
+            that is none, a q that its tokens cannot come from; every number of q is looked at in a drafter's first rounds, later
+            those that cost nothing); before a token is committed, if it would have to be drawn from logits that have a NaN or a
+            +inf, or are all -inf. Single logits may be -inf.
     """
     steps = stream(target, prompt, drafter, sampling, max_new_tokens, stop_tokens, seed, width, request)
     if not is_batch(prompt):
@@ -156,7 +165,9 @@ def stream(
         raise ValueError(f"sampling must be a Sampling, got {sampling!r}")
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be >= 1, got {max_new_tokens}")
-    nodes = drafter.max_nodes if drafter else 0
+    if drafter is not None:
+        check_drafter(drafter)
+    nodes = drafter.max_nodes if drafter is not None else 0
     if width is not None and (batch or not nodes < width):
         raise ValueError(
             f"width = {width} takes one prompt and a drafter of at most {width - 1} nodes, got {len(texts)} prompts and {nodes} nodes"
@@ -223,7 +234,7 @@ def round_of(
     for request, one in zip(batch, decided, strict=True):
         _check_drawn(request, one, target.config.vocab_size)
     for row, (request, one) in enumerate(zip(batch, decided, strict=True)):
-        if request.proposer:
+        if request.proposer is not None:
             request.proposer.observe(_outcome(output, row, trees[row], one))
         emitted = _until_stop([*one.accepted, one.next_token], stop_tokens)
         request.committed += emitted
@@ -242,7 +253,7 @@ def _prefill(target: Transformer, cache: KVCache, request: Request, width: int |
         output = target(tokens, cache, rows=0, layers=request.layers, fixed=width is not None)
         cache.rollback(start + len(piece))
         outputs.append(_rows(output, 0, slice(len(piece))))
-    if new and request.proposer:
+    if new and request.proposer is not None:
         hidden, layers = zip(*outputs, strict=True)
         nothing = hidden[0].new_empty(0, target.config.vocab_size)
         inner = torch.cat(layers) if request.layers else None
