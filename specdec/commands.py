@@ -17,13 +17,14 @@ from rich.text import Text
 
 from specdec.bench import bench
 from specdec.console import clear_errors
-from specdec.decoding import prompt_ids, stream
+from specdec.continuation import Continuation
+from specdec.decoding import stream
 from specdec.distributions import Sampling
 from specdec.methods import HEADS, METHODS, WEIGHTS, Settings, build, weights_of
 from specdec.models import SMOLLM2, load_model
 from specdec.models import fetch as fetch_model
-from specdec.models.tokenizer import Tokenizer
 from specdec.plots import COLOURS
+from specdec.prompts import prompt_ids
 from specdec.results import Round, Stats
 from specdec.training import commands as training
 
@@ -98,7 +99,7 @@ def generate(
         for name, guesser in guessers.items():
             console.rule("plain decoding" if name == "none" else name, style="dim")
             rounds = stream(target, ids, guesser, sampling, max_new_tokens, target.tokenizer.stop_tokens, seed, width)
-            runs[name] = _print_stream(rounds, target.tokenizer)
+            runs[name] = _print_stream(rounds, Continuation(target.tokenizer.decode, ids))
         console.print(_table(runs))
         if weights is None and any(part in HEADS and not (folder and weights_of(part)) for part in drafter.split("+")):
             console.print("The heads are random: exact, but no help. Give trained ones with --weights.", style="dim")
@@ -113,20 +114,21 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _print_stream(rounds: Iterator[Round], tokenizer: Tokenizer) -> tuple[Stats, list[int]]:
-    stats, ids = Stats(), []
-    pending: list[int] = []  # a character's bytes may be spread over several tokens
+def _print_stream(rounds: Iterator[Round], text: Continuation) -> tuple[Stats, list[int]]:
+    stats, ids, kind = Stats(), [], "plain"
     for round in rounds:
         stats.add(round)
         ids += round.tokens
         for i, token in enumerate(round.tokens):
-            pending.append(token)
-            text = tokenizer.decode(pending)
-            if not text.endswith("\ufffd"):
-                console.print(Text(text, style=COLOURS["accepted" if i < round.accepted else round.last]), end="", soft_wrap=True)
-                pending = []
+            kind = "accepted" if i < round.accepted else round.last
+            _print_piece(text.push([token]), kind)
+    _print_piece(text.finish(), kind)
     console.print()
     return stats, ids
+
+
+def _print_piece(piece: str, kind: str) -> None:
+    console.print(Text(piece, style=COLOURS[kind]), end="", soft_wrap=True)
 
 
 def _table(runs: dict[str, tuple[Stats, list[int]]]) -> Table:

@@ -11,13 +11,14 @@ target's forward, and each keeps its own length in the cache.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from specdec.cache import KVCache
+from specdec.continuation import Continuation
 from specdec.device import upload
 from specdec.distributions import Sampling
 from specdec.drafters.base import Drafter, Outcome, Proposer
@@ -25,7 +26,7 @@ from specdec.drafters.checking import Acquaintance, acquaintance, begin, check_d
 from specdec.judging import Decision, decide
 from specdec.models.fixed_shape import check_width
 from specdec.models.transformer import Output, Transformer
-from specdec.prompts import Prompt, is_batch, prompt_ids, stop_ids
+from specdec.prompts import Prompt, batch_ids, is_batch, stop_ids
 from specdec.results import Generation, Round, Stats
 from specdec.tree import TokenTree
 from specdec.uniforms import Purpose, Uniforms
@@ -82,6 +83,9 @@ class Request:
         self.known.trees += tree.q is not None
         return tree
 
+    def has_ended(self, stop_tokens: frozenset[int]) -> bool:
+        return len(self.committed) >= self.longest or self.committed[-1] in stop_tokens
+
     def draw(self, nodes: int) -> Tensor:
         """(nodes + 1,): the coins of the tree, and the number that chooses the next token."""
         position = len(self.committed)
@@ -124,21 +128,22 @@ def generate(
     """
     steps = stream(target, prompt, drafter, sampling, max_new_tokens, stop_tokens, seed, width, request)
     if not is_batch(prompt):
-        return _generation(target, list(steps))
+        return _generation(list(steps))
     runs: list[list[Round]] = [[] for _ in prompt]
     for step in steps:
         for run, round in zip(runs, step, strict=True):
             if round is not None:
                 run.append(round)
-    return [_generation(target, run) for run in runs]
+    return [_generation(run) for run in runs]
 
 
-def _generation(target: Transformer, rounds: list[Round]) -> Generation:
+def _generation(rounds: list[Round]) -> Generation:
     stats, tokens = Stats(), []
     for round in rounds:
         stats.add(round)
         tokens += round.tokens
-    return Generation(tokens, target.tokenizer.decode(tokens) if target.tokenizer else None, stats, rounds)
+    texts = [round.text for round in rounds]
+    return Generation(tokens, None if None in texts else "".join(texts), stats, rounds)
 
 
 def stream(
@@ -157,10 +162,8 @@ def stream(
     The arguments are checked when it is called, not at the first round.
     """
     batch = is_batch(prompt)
-    texts = [prompt_ids(target, text) for text in (prompt if batch else [prompt])]
+    texts = batch_ids(target, prompt)
     stops = stop_ids(target, stop_tokens)
-    if not texts:
-        raise ValueError("a batch needs at least one prompt, got none")
     if not isinstance(sampling, Sampling):
         raise ValueError(f"sampling must be a Sampling, got {sampling!r}")
     if max_new_tokens < 1:
@@ -183,7 +186,24 @@ def stream(
     if width is not None:
         check_width(target, cache, width)
     steps = rounds(target, cache, requests, sampling, stops, width)
+    if target.tokenizer is not None:
+        steps = _told(steps, requests, stops, target.tokenizer.decode)
     return steps if batch else (round for (round,) in steps)
+
+
+def _told(
+    steps: Iterator[list[Round | None]], requests: Sequence[Request], stops: frozenset[int], decode: Callable[[list[int]], str]
+) -> Iterator[list[Round | None]]:
+    """The rounds with their texts."""
+    texts = [Continuation(decode, request.committed) for request in requests]
+    for step in steps:
+        found: list[Round | None] = []
+        for round, request, text in zip(step, requests, texts, strict=True):
+            if round is not None:
+                new = text.push(round.tokens)
+                round = replace(round, text=new + text.finish() if request.has_ended(stops) else new)
+            found.append(round)
+        yield found
 
 
 @torch.inference_mode()
@@ -209,7 +229,7 @@ def rounds(
         yield found
         began = time.perf_counter()
         for row in reversed(range(len(batch))):
-            if len(batch[row].committed) >= batch[row].longest or batch[row].committed[-1] in stop_tokens:
+            if batch[row].has_ended(stop_tokens):
                 active[row] = active[-1]
                 active.pop()
                 if active:
