@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from specdec.cache import KVCache
+from specdec.config import check_size, check_whole
 from specdec.continuation import Continuation
 from specdec.device import upload
 from specdec.distributions import Sampling
@@ -25,7 +26,7 @@ from specdec.drafters.base import Drafter, Outcome, Proposer
 from specdec.drafters.checking import Acquaintance, acquaintance, begin, check_drafter, check_layers, check_proposal
 from specdec.judging import Decision, decide
 from specdec.models.fixed_shape import check_width
-from specdec.models.transformer import Output, Transformer
+from specdec.models.transformer import Output, Transformer, check_model
 from specdec.prompts import Prompt, batch_ids, is_batch, stop_ids
 from specdec.results import Generation, Round, Stats
 from specdec.tree import TokenTree
@@ -161,13 +162,16 @@ def stream(
 
     The arguments are checked when it is called, not at the first round.
     """
+    check_model("target", target)
     batch = is_batch(prompt)
     texts = batch_ids(target, prompt)
     stops = stop_ids(target, stop_tokens)
     if not isinstance(sampling, Sampling):
         raise ValueError(f"sampling must be a Sampling, got {sampling!r}")
-    if max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens must be >= 1, got {max_new_tokens}")
+    check_size("max_new_tokens", max_new_tokens)
+    check_whole("request", request)
+    if width is not None:
+        check_whole("width", width)
     if drafter is not None:
         check_drafter(drafter)
     nodes = drafter.max_nodes if drafter is not None else 0
