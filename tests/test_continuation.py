@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from rich.console import Console
 from tiny import tiny_model
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, pre_tokenizers
@@ -13,6 +14,7 @@ from specdec.decoding import generate, stream
 from specdec.distributions import Sampling
 from specdec.drafters import DraftModel, PromptLookup
 from specdec.models.tokenizer import Tokenizer
+from specdec.showing import Painter
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 WORDS = ["▁", "▁a", "▁the", "b", "é", "▁日", "。"]
@@ -195,10 +197,11 @@ def test_without_a_tokenizer_there_is_no_text():
 @pytest.mark.parametrize("drafted", [False, True])
 def test_the_command_prints_the_text(target, drafted, monkeypatch):
     prompt, printed = random_ids(target.tokenizer, 3, 8), []
-    monkeypatch.setattr(commands, "_print_piece", lambda piece, kind: printed.append(piece))
+    painter = Painter(Console(quiet=True))
+    monkeypatch.setattr(painter, "print", lambda piece, kind: printed.append(piece))
     for seed in range(5):
         arguments = target, prompt, DraftModel(target, 3) if drafted else None, Sampling(2.0), 20
-        _, ids = commands._print_stream(stream(*arguments, seed=seed), Continuation(target.tokenizer.decode, prompt))
+        _, ids = commands._print_stream(stream(*arguments, seed=seed), Continuation(target.tokenizer.decode, prompt), painter)
         run = generate(*arguments, seed=seed)
         assert ids == run.tokens
         assert "".join(printed) == run.text
