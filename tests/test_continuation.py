@@ -162,6 +162,15 @@ def test_a_token_costs_the_same_at_any_length(tokenizer):
     assert max(lengths) <= 2 * CONTEXT
 
 
+def test_tokens_that_say_nothing_are_no_context(tokenizer):
+    """After many special tokens the next word is still not the first of its text."""
+    word = tokenizer.fast.token_to_id("▁the") or tokenizer.fast.token_to_id("b")
+    silent, whole = [tokenizer.fast.token_to_id("</s>")] * (3 * CONTEXT), tokenizer.decode([word, word, word])
+    prompt, ids = [word, *silent], [word, *silent, word]
+    assert tokenizer.decode([word]) + streamed(tokenizer, prompt, [[token] for token in ids[1:]]) == tokenizer.decode([word, word])
+    assert tokenizer.decode([word]) + streamed(tokenizer, [word], [[token] for token in [word, *silent, word]]) == whole
+
+
 # Through the loop.
 
 
