@@ -157,7 +157,7 @@ check("01.ridge", ridge, hidden=True)
 # <summary>Expected output</summary>
 #
 # Three pairs of bars, each half as high as the one before, and
-# `✓ 01.ridge: 23 machines are right, from 2 to 16 bits a weight`
+# `✓ 01.ridge: 24 machines are right, from 2 to 16 bits a weight`
 #
 # </details>
 
@@ -169,7 +169,7 @@ check("01.ridge", ridge, hidden=True)
 # - bytes over `bandwidth`: all weights once, `bits` bits each, and each text's cache once, 2 bytes a number;
 # - operations over `rate`: two for each weight and each new token of each text, and in attention four for each layer, query head, number of `head_dim`, cached token and new token.
 #
-# Count only the `length` cached tokens in attention, not the new ones. The answer, in seconds, may be off by 1 %.
+# Count only the `length` cached tokens, in the bytes and in attention, not the new ones. The answer, in seconds, may be off by 1 %.
 #
 # <details>
 # <summary>Hint</summary>
@@ -203,7 +203,7 @@ check("01.forward_seconds", forward_seconds, hidden=True)
 # <summary>Expected output</summary>
 #
 # A line that is flat to about 300 tokens and rises from there, and
-# `✓ 01.forward_seconds: 31 forwards are right to 1%, waiting for memory or for arithmetic`
+# `✓ 01.forward_seconds: 33 forwards are right to 1%, waiting for memory or for arithmetic`
 #
 # </details>
 #
