@@ -28,7 +28,7 @@ LLAMA_70B = {
 }
 
 # %% [markdown]
-# ## Task 1: the size of the cache (2 points, easy, 5 minutes)
+# ## Task 1: the size of the cache (2 points, 5 minutes, easy)
 #
 # For every text, layer and cached token the model keeps a key and a value for each KV head. Each is a vector of `head_dim` numbers. How many bytes is that?
 #
@@ -67,7 +67,7 @@ check("01.cache_bytes", cache_bytes, hidden=True)
 # </details>
 
 # %% [markdown]
-# ## Task 2: the weights that a forward reads (2 points, medium, 15 minutes)
+# ## Task 2: the weights that a forward reads (2 points, 15 minutes, medium)
 #
 # Count the numbers in all matrices that a forward multiplies by. With $D$ = `hidden_size`, a layer of a Llama-style model has
 #
@@ -121,7 +121,7 @@ check("01.weights", weights, hidden=True)
 # </details>
 
 # %% [markdown]
-# ## Task 3: the ridge point (1 point, easy, 5 minutes)
+# ## Task 3: the ridge point (1 point, 5 minutes, easy)
 #
 # A machine does `rate` operations a second and moves `bandwidth` bytes a second. Return two numbers:
 #
@@ -162,7 +162,7 @@ check("01.ridge", ridge, hidden=True)
 # </details>
 
 # %% [markdown]
-# ## Task 4: the time of a forward (3 points, medium, 15 minutes)
+# ## Task 4: the time of a forward (3 points, 15 minutes, medium)
 #
 # One forward takes `new` tokens for each of `batch` texts, and each text has `length` tokens in its cache. By the roofline its time is the longer of
 #
@@ -225,7 +225,7 @@ for new in (1, 2, 4, 8, 64, 512):
 # </details>
 
 # %% [markdown]
-# ## Task 5: how many texts fit (2 points, medium, 10 minutes)
+# ## Task 5: how many texts fit (2 points, 10 minutes, medium)
 #
 # The weights and the caches of all texts lie in one memory of `memory` bytes. How many texts of `length` tokens can be decoded at once? Return a whole number, and 0 if not even the weights fit.
 #
