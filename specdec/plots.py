@@ -131,8 +131,8 @@ def roofline(machine: Machine, forwards: Mapping[str, Mapping[int, tuple[float, 
     ax.plot(ends, [min(x * machine.bandwidth, machine.rate) / 1e9 for x in ends], color=INK, label="roofline: min(I · M, R)")
     for (name, series), colour in zip(forwards.items(), MANY):
         ax.plot(*zip(*((x, rate / 1e9) for x, rate in series.values())), "o-", ms=4, lw=0.8, color=colour, label=name)
-        x, rate = series[max(series)]
-        ax.annotate(f"n = {max(series)}", (x, rate / 1e9), textcoords="offset points", xytext=(6, -4), color=colour)
+    for n in (min(series), max(series)):  # of the last one
+        ax.annotate(f"n = {n}", (series[n][0], series[n][1] / 1e9), textcoords="offset points", xytext=(6, -12))
     ax.axvline(machine.ridge, color=GREY, ls=":", lw=1)
     ax.annotate(f"ridge point {machine.ridge:.1f}", (machine.ridge, machine.rate / 1e9), textcoords="offset points", xytext=(5, 6))
     ax.set(xscale="log", yscale="log", xlabel="I, operations for each byte", ylabel="billion operations/s")
