@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 # What Config.rope_scaling must say, and what it may say, for each way of scaling, in the words of Hugging Face's config.json.
 ROPE_SCALINGS = {
@@ -74,6 +75,20 @@ def rope_keys(kind: str) -> tuple[str, ...]:
     return ROPE_SCALINGS.get(kind, ()) + ROPE_OPTIONS.get(kind, ())
 
 
+def scaled_length(length: int, scaling: dict | None, original: float | None = None) -> int:
+    """The longest context of a model whose rotary frequencies were scaled. A checkpoint may name the one before the scaling or the one
+    after it; the longer one is right. llama3's factor is no ratio of lengths, and its checkpoints name the scaled one.
+
+    Args:
+        length: what the checkpoint names.
+        scaling: a Config's rope_scaling, which was checked.
+        original: the length before the scaling, if it is known and not in `scaling`.
+    """
+    if scaling is None or scaling["rope_type"] == "llama3":
+        return length
+    return max(length, int(scaling["factor"] * scaling.get("original_max_position_embeddings", original or length)))
+
+
 def _check_rope_scaling(scaling: dict) -> None:
     kind = scaling.get("rope_type")
     if kind == "dynamic":
@@ -96,9 +111,19 @@ def _check_rope_scaling(scaling: dict) -> None:
 
 def check_size(name: str, value: object) -> None:
     """Raises ValueError unless the value is a whole number >= 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
+    check_whole(name, value, 1)
+
+
+def check_whole(name: str, value: object, least: int | None = None) -> None:
+    """Raises ValueError unless the value is a whole number (of Python or numpy), and at least `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or (least is not None and value < least):
+        raise ValueError(f"{name} must be a whole number{'' if least is None else f' >= {least}'}, got {value!r}")
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a real number (of Python or numpy); a NaN is one, True is none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    return is_number(value) and 0 < value < math.inf
