@@ -10,15 +10,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
+from specdec.colours import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PURPLE, RED, SKY, TINTS
 from specdec.decoding import Round
 from specdec.theory import expected_tokens, optimal_k, speedup
 
-# Okabe and Ito's palette: told apart by people who see colours differently, and readable on a light and on a dark page.
-BLUE, ORANGE, GREEN, RED, GREY, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#888888", "#CC79A7"
-COLOURS = {"accepted": GREEN, "recovered": RED, "bonus": BLUE, "plain": GREY}
-# The same as grounds under dark text: coloured text itself would be hard to read on a dark page.
-TINTS = {"accepted": "#BFE8DA", "recovered": "#FAD2BD", "bonus": "#BFDFF5", "plain": "#E4E4E8"}
-P_COLOUR, Q_COLOUR = BLUE, ORANGE  # the target's and the draft's colour in every figure
+# For what has no role in a round, such as methods and measured times.
+MANY = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, "#F0E442", GREY, "#000000")
 
 
 def new_axes(width: float = 7, height: float = 3.6, **subplots) -> Axes:
@@ -32,9 +29,10 @@ def new_axes(width: float = 7, height: float = 3.6, **subplots) -> Axes:
 
 
 def distributions(named: Mapping[str, Sequence[float]], labels: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
-    """Bars of several distributions over one small vocabulary, side by side."""
+    """Bars of several distributions over one small vocabulary, side by side. "p", "q" and the roles have their own colours."""
     ax = ax or new_axes()
-    colours = dict(zip(named, (P_COLOUR, Q_COLOUR, GREEN, RED, PURPLE)))
+    others = iter((GREY, "#000000", "#F0E442"))
+    colours = {name: COLOURS.get(name) or next(others) for name in named}
     width = 0.8 / len(named)
     for i, (name, values) in enumerate(named.items()):
         x = np.arange(len(values)) + (i - (len(named) - 1) / 2) * width
@@ -51,10 +49,11 @@ def rejection_step(p: Sequence[float], q: Sequence[float], labels: Sequence[str]
     ax = ax or new_axes()
     p, q = np.asarray(p, dtype=float), np.asarray(q, dtype=float)
     x, low = np.arange(len(p)), np.minimum(p, q)
-    ax.bar(x, low, color=GREEN, label="accepted: min(p, q)")
-    ax.bar(x, p - low, bottom=low, color=BLUE, label="recovered: (p − q)₊")
+    ax.bar(x, low, color=COLOURS["accepted"], label="accepted")
+    ax.bar(x, p - low, bottom=low, color=COLOURS["recovered"], label="recovered")
     edge = np.where(q > p, 1.0, 0.0)  # a bar without height would still draw its edge
-    ax.bar(x, q - low, bottom=low, facecolor="none", edgecolor=RED, hatch="///", linewidth=edge, label="rejected: (q − p)₊")
+    hatched = {"facecolor": "none", "edgecolor": COLOURS["rejected"], "hatch": "///", "linewidth": edge}
+    ax.bar(x, q - low, bottom=low, label="rejected", **hatched)
     ax.set_xticks(x, labels or [str(i) for i in x])
     ax.set(xlabel="token", ylabel="probability")
     ax.legend(frameon=False)
@@ -85,7 +84,7 @@ def speedup_curves(
     for alpha, shade in zip(alphas, plt.colormaps["viridis"](np.linspace(0.1, 0.85, len(alphas)))):
         ax.plot(ks, [speedup(alpha, k, c, verify_cost) for k in ks], "o-", ms=3, color=shade, label=f"α = {alpha:g}")
         best, gain = optimal_k(alpha, c, k_max, verify_cost)
-        ax.plot(best, gain, "o", ms=11, mfc="none", mec=RED)
+        ax.plot(best, gain, "o", ms=11, mfc="none", mec=INK)
     ax.axhline(1, color=GREY, ls="--", lw=1)
     ax.set(xlabel="K, drafted tokens a round", ylabel="speedup", xticks=ks[:: max(1, k_max // 8)], title=f"c = {c:.3g}")
     ax.legend(frameon=False)
@@ -95,16 +94,15 @@ def speedup_curves(
 def cache_slots(rows: Mapping[str, Sequence[tuple[str, str]]], first: int = 0, ax: Axes | None = None) -> Axes:
     """Slots of a KV cache over time, one row per moment. A slot is (kind, text); `first` is the number of the leftmost one.
 
-    Kinds: "cached" (from earlier forwards), "newest" (the token that no forward had seen yet), "accepted", "dropped", "free".
+    Kinds: "cached" (from earlier forwards), "newest" (the token that no forward had seen yet), "free", and the roles of a token:
+    "drafted", "accepted", "rejected", "recovered", "bonus", "plain", "dropped".
     """
     ax = ax or new_axes(height=0.8 + 0.38 * len(rows))
-    styles = {
-        "cached": {"facecolor": TINTS["plain"]},
-        "newest": {"facecolor": TINTS["bonus"]},
-        "accepted": {"facecolor": TINTS["accepted"]},
-        "dropped": {"facecolor": TINTS["recovered"], "hatch": "////", "edgecolor": RED},
-        "free": {"facecolor": "white", "linestyle": ":"},
-    }
+    styles = {kind: {"facecolor": tint} for kind, tint in TINTS.items()}
+    styles["dropped"] |= {"hatch": "////", "edgecolor": COLOURS["dropped"]}
+    styles["cached"] = {"facecolor": "#F7F7F9"}
+    styles["newest"] = {"facecolor": "white", "edgecolor": INK, "linewidth": 1.8}
+    styles["free"] = {"facecolor": "white", "linestyle": ":"}
     shown = {}
     for y, slots in enumerate(rows.values()):
         for x, (kind, text) in enumerate(slots, start=first):
@@ -118,26 +116,27 @@ def cache_slots(rows: Mapping[str, Sequence[tuple[str, str]]], first: int = 0, a
     ax.grid(False)
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(length=0)
-    ax.figure.legend(shown.values(), shown, loc="outside upper center", ncols=len(shown), frameon=False)
+    ax.figure.legend(shown.values(), shown, loc="outside upper center", ncols=min(6, len(shown)), frameon=False, columnspacing=1.2)
     return ax
 
 
 def rounds_html(rounds: Sequence[Round], decode: Callable[[list[int]], str]) -> str:
     """The text of a generation with each token on the colour of what it was, a bar before each round."""
-    spans = []
+    spans, kinds = [], set()
     for round in rounds:
         for i, token in enumerate(round.tokens):
             kind = "accepted" if i < round.accepted else round.last
-            edge = ";border-left:2px solid #1c2333" if i == 0 else ""
+            kinds.add(kind)
+            edge = f";border-left:2px solid {INK}" if i == 0 else ""
             text = escape(decode([token])).replace("\n", "⏎\n") or "∅"
             spans.append(f'<span title="{kind}" style="{_ground(kind)}{edge}">{text}</span>')
-    legend = " ".join(f'<span style="{_ground(kind)};padding:0 .4em">{kind}</span>' for kind in TINTS)
+    legend = " ".join(f'<span style="{_ground(kind)};padding:0 .4em">{kind}</span>' for kind in TINTS if kind in kinds)
     box = "white-space:pre-wrap;background:none;border:none;padding:0;margin:0 0 .5em;line-height:1.7"
     return f'<pre style="{box}">{"".join(spans)}</pre><small>{legend} a bar begins each target forward</small>'
 
 
 def _ground(kind: str) -> str:
-    return f"background:{TINTS[kind]};color:#1c2333"
+    return f"background:{TINTS[kind]};color:{INK}"
 
 
 def table_html(header: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
@@ -149,10 +148,6 @@ def table_html(header: Sequence[object], rows: Sequence[Sequence[object]]) -> st
 
     body = "".join(line(row, "td") for row in rows)
     return f'<table class="table dataframe"><thead>{line(header, "th")}</thead><tbody>{body}</tbody></table>'
-
-
-# Okabe and Ito's other colours, for figures with many methods.
-MANY = (BLUE, ORANGE, GREEN, RED, PURPLE, "#56B4E9", "#F0E442", GREY, "#000000")
 
 
 def speedup_bars(ratios: Mapping[str, Mapping[str, tuple[float, float, float]]], ax: Axes | None = None) -> Axes:

@@ -366,7 +366,7 @@ def test_an_unknown_check_names_those_that_there_are():
         ("intervals", {"points": [(10, 0.5, 0.1), (99, 0.6, 0.05)], "truth": 0.6, "title": "t", "xlabel": "x", "ylabel": "y"}),
         ("beside", {"labels": ["a"], "right": [1], "student": [3], "title": "t", "ylabel": "GB", "xlabel": "model", "log": True}),
         ("lines", {"x": [1, 2, 4], "right": [1, 1, 2], "student": [1, 2, 4], "title": "t", "xlabel": "n", "ylabel": "ms"}),
-        ("slots", {"rows": {"before": ["prefix", "draft"], "after": ["prefix", "dropped"]}, "title": "t"}),
+        ("slots", {"rows": {"before": ["cached", "drafted"], "after": ["cached", "dropped"]}, "title": "t"}),
     ],
 )
 def test_pictures_are_drawn_from_plain_data(kind, data, tmp_path):

@@ -52,8 +52,24 @@ def ends():
 
 @pytest.mark.parametrize(
     "value",
-    [None, True, 0, -3, 2**53 + 1, -(2**200), 0.1, 1e300, float("inf"), "ä\n", [1, [2.5, None]], (1, (2,)), {(1, 2): [3], "a": ()}, [], {},
-     [2**53 - 1, 2**53, -(2**53), True, 1, 1.0, -0.0, float("nan"), float("-inf"), "1"]],
+    [
+        None,
+        True,
+        0,
+        -3,
+        2**53 + 1,
+        -(2**200),
+        0.1,
+        1e300,
+        float("inf"),
+        "ä\n",
+        [1, [2.5, None]],
+        (1, (2,)),
+        {(1, 2): [3], "a": ()},
+        [],
+        {},
+        [2**53 - 1, 2**53, -(2**53), True, 1, 1.0, -0.0, float("nan"), float("-inf"), "1"],
+    ],
     ids=repr,
 )
 def test_plain_data_arrive_as_they_were(ends, value):
@@ -304,7 +320,14 @@ def f(names):
 @pytest.mark.parametrize("given", [(), ("autograder.checks.tiny",)])
 def test_of_the_course_a_child_has_what_its_exercise_declares(sandboxed, given, request):
     box = request.getfixturevalue("box" if sandboxed else "open_box")
-    names = ["specdec", "specdec.law", "autograder.checks.core", "autograder.checks.stepping", "autograder.checks.tiny", "autograder.zoo"]
+    names = [
+        "specdec",
+        "specdec.law",
+        "autograder.checks.core",
+        "autograder.checks.stepping",
+        "autograder.checks.tiny",
+        "autograder.zoo",
+    ]
     session = Session(box.open(given))
     with session.time_limit(10):
         session.request("cell", name="a", source=WHAT_OF_THE_COURSE)
@@ -341,7 +364,9 @@ def test_an_exercise_declares_by_its_imports_what_it_needs_of_the_course():
     assert (exercise("02-rejection-rule").given, exercise("05-kv-rollback").given) == ((), ("autograder.checks.tiny",))
     notebook = released(A)
     notebook.cells[1].source += "\nfrom specdec.law import law"
-    with pytest.raises(ValueError, match=r"imports specdec\.law\.law, and sandbox\.GIVEN has of the course only autograder\.checks\.tiny"):
+    with pytest.raises(
+        ValueError, match=r"imports specdec\.law\.law, and sandbox\.GIVEN has of the course only autograder\.checks\.tiny"
+    ):
         Exercise(A, notebook, "zoo")
 
 
@@ -360,7 +385,10 @@ def test_a_child_has_no_network(box, open_box):
 def test_a_child_can_import_what_it_wants(box):
     """Also what the warm Python has not imported before it gave up its rights."""
     source = "def f(names):\n    for name in names:\n        __import__(name)\n    return True"
-    assert ask(box, source, ["sqlite3", "statistics", "decimal", "scipy.stats", "IPython", "matplotlib.pyplot"], seconds=30) is True
+    assert (
+        ask(box, source, ["sqlite3", "statistics", "decimal", "scipy.stats", "IPython", "matplotlib.pyplot"], seconds=30)
+        is True
+    )
 
 
 @needs_sandbox
@@ -440,7 +468,9 @@ def h(counter): return counter.secret()
         box = RemoteFunction(session, "Box")(5)
         assert isinstance(box, RemoteObject)
         assert (box.n, box.add(2), box.n) == (5, 7, 7)
-        assert RemoteFunction(session, "g")(lambda box: box.add(10) + 1, box) == 18  # our function, called by theirs, calls theirs
+        assert (
+            RemoteFunction(session, "g")(lambda box: box.add(10) + 1, box) == 18
+        )  # our function, called by theirs, calls theirs
         with pytest.raises(core.Elsewhere) as raised:
             RemoteFunction(session, "h")(counter)
         assert raised.value.kind == "TypeError"
@@ -473,6 +503,48 @@ def test_what_is_lent_has_the_type_of_what_is_asked(open_box):
         stepping.law_of_step(step, tables, stepping.PREFIX, 1)
         assert RemoteFunction(session, "seen")() == 1
     session.close()
+
+
+TELLING_STEP = """
+def spec_step(prefix, target, draft, k, rng):
+    rng.uniform()
+    asked.append([(model, ids, (target, draft)[model](ids)) for model in (0, 1) for ids in behind(prefix, k + 1)])
+    return [rng.categorical(target(prefix))]
+asked = []
+def behind(prefix, most):
+    found = [tuple(prefix)]
+    for ids in found:
+        if len(ids) < len(prefix) + most:
+            found += [(*ids, token) for token in range(len(target_of(prefix)))]
+    return found
+def told(vocabulary):
+    global target_of
+    target_of = lambda prefix: range(vocabulary)
+def seen():
+    return asked
+"""
+
+
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_what_is_lent_in_advance_is_what_a_question_is_answered_with(open_box, k):
+    """Up to k tokens behind a prefix the rows are there; behind that the judge is asked. Both are the tables', to the last bit."""
+    session, sent = Session(open_box.open()), []
+    plain_send, session._send = session._send, lambda message: (sent.append(message), plain_send(message))
+    with session.time_limit(20):
+        session.request("cell", name="a", source=TELLING_STEP)
+        step, tables = RemoteFunction(session, "spec_step"), step_tables.text_tables(3)
+        vocabulary = len(tables(stepping.PREFIX)[0])
+        RemoteFunction(session, "told")(vocabulary)
+        prefixes = [stepping.PREFIX, (*stepping.PREFIX, 1)]
+        stepping.sampled_tokens(step, prefixes, tables, k, "seed", audited=0)
+        answers = sum("answer" in message for message in sent)
+        asked = RemoteFunction(session, "seen")()
+    session.close()
+    lent_rows = {ids for prefix in prefixes for ids in lent.within(prefix, k, vocabulary)}
+    not_lent = {ids for prefix in prefixes for ids in lent.within(prefix, k + 1, vocabulary)} - lent_rows
+    assert answers == 1 + 2 * len(not_lent), "one block of numbers, and each prefix that was not lent, of both models"
+    assert {tuple(ids) for one in asked for _, ids, _ in one} == lent_rows | not_lent
+    assert all(tuple(told) == tuple(tables(tuple(ids))[model]) for one in asked for model, ids, told in one)
 
 
 def test_a_check_that_has_seen_enough_stops_their_code(open_box):
@@ -563,7 +635,11 @@ def test_what_is_late_is_told_in_the_same_words(open_box, monkeypatch):
         session = Session(open_box.open())
         with session.time_limit(20):
             session.request("cell", name="a", source=source)
-        with pytest.raises(core.OutOfTime, match=f"not finished after {told}"), session.budget(0.4, 300), session.time_limit(20):
+        with (
+            pytest.raises(core.OutOfTime, match=f"not finished after {told}"),
+            session.budget(0.4, 300),
+            session.time_limit(20),
+        ):
             RemoteFunction(session, "f")()
         session.close()
 
@@ -642,7 +718,10 @@ def test_where_only_a_limit_is_wrong_half_of_the_points_stay(judge, assignment, 
 
 def test_a_stub_is_not_written_yet(judge):
     found = judge.judge(verdicts.exercise(A).job("somebody", course.text(released(A)).encode()))
-    assert [check.message for check in found.checks][:2] == ["accept_or_reject is not written yet", "residual_dist is not written yet"]
+    assert [check.message for check in found.checks][:2] == [
+        "accept_or_reject is not written yet",
+        "residual_dist is not written yet",
+    ]
     assert found.score == 0
 
 
@@ -663,7 +742,12 @@ def test_a_version_changes_with_what_can_change_a_mark(monkeypatch):
     other.cells[0].source += " "
     assert exercise.version != Exercise(A, other, "zoo").version
     imported = module._imported("autograder.checks.02_rejection_rule")
-    assert {"autograder.checks.stepping", "autograder.checks.rejection_mistakes", "specdec.law", "specdec.statistics"} <= imported
+    assert {
+        "autograder.checks.stepping",
+        "autograder.checks.rejection_mistakes",
+        "specdec.law",
+        "specdec.statistics",
+    } <= imported
     assert "autograder.checks.04_speedup" not in imported, "a change to another chapter's checks must regrade nothing here"
 
 
@@ -671,10 +755,24 @@ def test_a_version_changes_with_what_can_change_a_mark(monkeypatch):
 def test_no_canary_comes_out_and_no_file_goes_in(tmp_path, monkeypatch, judge):
     """Planted among the solutions, the checks, in a gradebook, in the environment and in this process; searched by the zoo's readers."""
     canary = "CANARY-" + os.urandom(8).hex()
-    places = [course.ROOT / "solutions" / "canary.txt", course.ROOT / "autograder" / "checks" / "canary.txt", tmp_path / "gradebook.db"]
+    places = [
+        course.ROOT / "solutions" / "canary.txt",
+        course.ROOT / "autograder" / "checks" / "canary.txt",
+        tmp_path / "gradebook.db",
+    ]
     monkeypatch.setenv("SPECDEC_CANARY", canary)
-    monkeypatch.setattr(importlib.import_module("autograder.checks.02_rejection_rule"), "TEXTS", {3: 50})  # the marks do not matter here
-    readers = ("reads_solutions", "reads_gradebook", "reads_environment", "reads_parent", "reads_objects", "writes_results", "pickles")
+    monkeypatch.setattr(
+        importlib.import_module("autograder.checks.02_rejection_rule"), "TEXTS", {3: 50}
+    )  # the marks do not matter here
+    readers = (
+        "reads_solutions",
+        "reads_gradebook",
+        "reads_environment",
+        "reads_parent",
+        "reads_objects",
+        "writes_results",
+        "pickles",
+    )
     cases = [case for case in zoo.cases("cheat") if case.path.stem in readers]
     assert len(cases) == len(readers)
     try:

@@ -26,7 +26,7 @@ PICTURES = {
     "intervals": {"points": [(100, 0.5, 0.1), (1000, 0.6, 0.02)], "title": "t", "xlabel": "x", "ylabel": "y", "truth": 0.6},
     "beside": {"labels": ["a", "b"], "right": [1, 2.0], "student": [1.5, 2], "title": "t", "xlabel": "x", "ylabel": "y", "log": True},
     "lines": {"x": (1, 2, 4), "right": [1, 2.0, 3], "student": [1.5, 2, 3], "title": "t", "xlabel": "x", "ylabel": "y"},
-    "slots": {"rows": {"before": ["prefix", "draft"], "after": ["prefix", "dropped"]}, "title": "t"},
+    "slots": {"rows": {"before": ["cached", "drafted"], "after": ["cached", "dropped"]}, "title": "t"},
 }
 
 

@@ -1,8 +1,10 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 from specdec import plots
+from specdec.colours import COLOURS, TINTS
 from specdec.decoding import Round
 from specdec.theory import optimal_k
 
@@ -19,9 +21,36 @@ def heights(ax):
 
 def test_rejection_step_stacks_p_and_q():
     p, q = [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
-    accepted, recovered, rejected = heights(plots.rejection_step(p, q))
+    ax = plots.rejection_step(p, q)
+    accepted, recovered, rejected = heights(ax)
     np.testing.assert_allclose(accepted + recovered, p)
     np.testing.assert_allclose(accepted + rejected, q)
+
+
+def test_every_role_has_one_word_and_one_colour():
+    roles = ("drafted", "accepted", "rejected", "recovered", "bonus", "plain", "dropped")
+    assert set(COLOURS) == set(TINTS) == {"p", "q", *roles}
+    for colours in (COLOURS, TINTS):  # q's colour is that of the tokens drafted from it
+        assert colours["q"] == colours["drafted"]
+        assert len(set(colours.values())) == len(colours) - 1
+
+    stacked = plots.rejection_step([0.5, 0.5], [0.2, 0.8])
+    found = {group.get_label(): group[0] for group in stacked.containers}
+    assert list(found) == [text.get_text() for text in stacked.get_legend().get_texts()] == ["accepted", "recovered", "rejected"]
+    for role in ("accepted", "recovered"):
+        assert to_hex(found[role].get_facecolor()).upper() == COLOURS[role]
+    assert to_hex(found["rejected"].get_edgecolor()).upper() == COLOURS["rejected"]
+
+    bars = plots.distributions({"q": [0.2, 0.8], "mixed": [0.5, 0.5], "p": [0.5, 0.5]}).containers
+    assert [to_hex(bars[i][0].get_facecolor()).upper() for i in (0, 2)] == [COLOURS["q"], COLOURS["p"]]
+
+    rounds = [Round([0, 1], 1, 3, "recovered", 1.0), Round([2, 3], 1, 1, "bonus", 1.0), Round([4], 0, 0, "plain", 1.0)]
+    html = plots.rounds_html(rounds, str)
+    slots = plots.cache_slots({"": [(role, "") for role in roles]})
+    for bar, role in zip(slots.containers, roles):
+        assert to_hex(bar[0].get_facecolor()).upper() == TINTS[role]
+        shown = f"background:{TINTS[role]}" in html
+        assert shown == (role in {"accepted", "recovered", "bonus", "plain"}), "the legend names what is on the page, and nothing else"
 
 
 def test_distributions_shows_every_bar_and_name():

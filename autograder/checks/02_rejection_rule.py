@@ -339,6 +339,7 @@ CLOSE = 0.01  # TV and KL of the token histogram
 TEXT = 4  # tokens of one text: one step with k = 3 can emit them all, the bonus token too
 TEXTS = {3: 6500, 2: 3000, 1: 2500, 0: 500}  # of each k: together 50,000 tokens
 TOKENS = TEXT * sum(TEXTS.values())
+AUDITED = 4  # steps of each turn that are run once more, question by question: up to 64 in all
 
 
 @register("02.equivalence", seconds=45)
@@ -382,7 +383,8 @@ def _texts(student: Callable, tables: Callable, k: int, count: int, seed: int) -
     texts: list[tuple[int, ...]] = [()] * count
     for turn in range(TEXT):
         short = [i for i, text in enumerate(texts) if len(text) < TEXT]
-        behind = sampled_tokens(student, [(*PREFIX, *texts[i]) for i in short], tables, k, f"equivalence {seed} {k} {turn}")
+        prefixes = [(*PREFIX, *texts[i]) for i in short]
+        behind = sampled_tokens(student, prefixes, tables, k, f"equivalence {seed} {k} {turn}", AUDITED)
         for i, tokens in zip(short, behind):
             texts[i] = (*texts[i], *tokens)[:TEXT]
     return texts

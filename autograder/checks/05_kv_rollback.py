@@ -348,15 +348,15 @@ def _slot_report(cache: Any, text: list[int], model: Callable) -> str:
 def _slots_picture(kept: int, case: Verification) -> dict:
     text, k = len(case.text), len(case.drafts)
 
-    def row(kept: int, correction: bool) -> list[str]:
-        slots = ["prefix"] * text + ["draft"] * k
-        slots = slots[: max(0, kept)] + (["correction"] if correction else [])
-        return slots + ["dropped"] * (text + k + 1 - len(slots))
+    def row(kept: int) -> list[str]:
+        drafts = ["accepted"] * case.accepted + ["rejected"] * (k - case.accepted)  # rejected ones are in a row where one kept too much
+        before = (["cached"] * text + drafts)[: max(0, kept)]
+        return [*before, "bonus" if case.accepted == k else "recovered", *["dropped"] * (text + k - len(before))]
 
     rows = {
-        "after the forward": ["prefix"] * text + ["draft"] * k + ["free"],
-        "next forward, yours": row(min(kept, text + k), True),
-        "next forward, right": row(case.kept, True),
+        "after the forward": ["cached"] * text + ["drafted"] * k + ["free"],
+        "next forward, yours": row(min(kept, text + k)),
+        "next forward, right": row(case.kept),
     }
     return {"kind": "slots", "rows": rows, "title": f"{text}-token prefix, {k} drafts, {case.accepted} accepted"}
 

@@ -8,6 +8,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from specdec.colours import COLOURS, INK, TINTS
+
 RIGHT, YOURS, THIRD = "#8a94a6", "#7b3fe4", "#e08e0b"  # grey, violet, amber: apart for every kind of colour vision
 MOST_BARS = 16
 
@@ -29,7 +31,7 @@ def _acceptance(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
 
 
 def _residual(axes: Axes, p: Sequence[float], q: Sequence[float], right: Sequence[float], student: Sequence[float]) -> None:
-    _bars(axes, [str(i) for i in range(len(p))], {"p": (p, RIGHT), "q": (q, THIRD), "your residual": (student, YOURS)})
+    _bars(axes, [str(i) for i in range(len(p))], {"p": (p, COLOURS["p"]), "q": (q, COLOURS["q"]), "your residual": (student, YOURS)})
     axes.plot([x + 0.8 / 3 for x in range(len(p))], right, "k_", markersize=26, label="right residual")
     axes.set(xlabel="token", ylabel="probability", title="Target, draft and residual")
     axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
@@ -66,8 +68,9 @@ def _curves(axes: Axes, curves: dict[str, Sequence[float]], title: str, ylabel: 
 
 
 def _distributions(axes: Axes, series: dict[str, Sequence[float]], title: str) -> None:
-    colours = (RIGHT, THIRD, YOURS)
-    _bars(axes, [str(i) for i in range(len(next(iter(series.values()))))], dict(zip(series, zip(series.values(), colours))))
+    colours = iter((YOURS, THIRD, RIGHT))
+    series = {name: (values, COLOURS.get(name) or next(colours)) for name, values in series.items()}
+    _bars(axes, [str(i) for i in range(len(next(iter(series.values()))[0]))], series)
     axes.set(xlabel="token", ylabel="probability", title=title)
     axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
 
@@ -97,19 +100,21 @@ def _intervals(
 
 
 def _slots(axes: Axes, rows: dict[str, Sequence[str]], title: str) -> None:
-    """Rows of cache slots. A slot is 'prefix', 'draft', 'correction', 'dropped' or 'free'."""
-    colours = {"prefix": RIGHT, "draft": YOURS, "correction": THIRD, "dropped": "#f4d0d0", "free": "#f4f4f6"}
+    """Rows of cache slots. A slot is "cached", "free", or the role of the token in it; dropped slots are filled with NaN by the check."""
+    colours = {"cached": "#f7f7f9", **TINTS, "free": "#ffffff"}
     for y, slots in enumerate(rows.values()):
         for x, kind in enumerate(slots):
-            axes.barh(y, 0.92, left=x - 0.46, height=0.7, color=colours[kind], edgecolor="#55555533")
+            hatch = "////" if kind == "dropped" else None
+            axes.barh(y, 0.92, left=x - 0.46, height=0.7, color=colours[kind], edgecolor="#55555555", hatch=hatch)
             if kind == "dropped":
-                axes.text(x, y, "NaN", ha="center", va="center", fontsize=6, color="#b03030")
+                axes.text(x, y, "NaN", ha="center", va="center", fontsize=6, color=INK)
     axes.set_yticks(range(len(rows)), rows)
     axes.invert_yaxis()
     axes.set(xlabel="slot", title=title)
     axes.set_xticks(range(max(map(len, rows.values()))))
-    handles = [axes.barh(0, 0, color=colour, label=kind) for kind, colour in colours.items() if kind != "free"]
-    axes.legend(handles=handles, frameon=False, fontsize="small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.28))
+    shown = {kind for slots in rows.values() for kind in slots} - {"free"}
+    handles = [axes.barh(0, 0, color=colour, label=kind) for kind, colour in colours.items() if kind in shown]
+    axes.legend(handles=handles, frameon=False, fontsize="small", ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.28))
 
 
 def _beside(axes: Axes, labels: Sequence[str], right: Sequence[float], student: Sequence[float], title: str, ylabel: str,

@@ -20,12 +20,11 @@ import operator
 import random
 from array import array
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
 
 from autograder.checks.core import Signal, Wrong, call
 from autograder.checks.step_tables import PREFIX, Tables
-from autograder.inside.lent import EXACT, MOST_DRAWS, Cells, Row, as_floats, pick
+from autograder.inside.lent import EXACT, MOST_DRAWS, Cells, Row, as_floats, pick, within
 from specdec.law import Choose, law
 
 ROWS = 1024  # steps whose random numbers are lent at once
@@ -65,6 +64,13 @@ class Models:
             self.answers[who][key] = [float(x) for x in self.tables(key)[who == "draft"]]
             self.limit({who: len(self.answers[who])})
         return self.answers[who][key].copy()  # the student may change it
+
+    def rows(self, prefixes: Sequence[tuple[int, ...]], k: int) -> Any:
+        """Of both models, all that a step of k drafts may ask behind each prefix, as `inside.lent.known` reads it: lent, not asked."""
+        import numpy as np  # as in Sampling.block
+
+        tables = [[self.tables(behind) for behind in within(prefix, k, self.vocabulary)] for prefix in prefixes]
+        return np.array([[[pair[who] for pair in row] for row in tables] for who in (0, 1)], dtype=float)
 
     def limit(self, asked: dict[str, int]) -> None:
         """Raises Wrong if so many prefixes are too many."""
@@ -310,10 +316,8 @@ class Branches:
     they drew and emitted must be what the enumeration says of them.
     """
 
-    _numbers = count(1)
-
     def __init__(self, step: Any, prefix: tuple[int, ...], models: Models, k: int, cut: tuple[int, int], run: Callable[[Choose], tuple]):
-        self._step, self._prefix, self._k, self._cut, self._run, self._number = step, prefix, k, cut, run, next(self._numbers)
+        self._step, self._prefix, self._k, self._cut, self._run, self._lent = step, prefix, k, cut, run, False
         self._models, self._most = Models(models.tables), models
         self._come: dict[tuple[int, ...], tuple] = {}  # and not yet looked at
         self._told: dict[tuple[int, ...], tuple] = {}  # {script of a whole branch: (tokens, probability)}
@@ -328,7 +332,8 @@ class Branches:
         """What the branch emitted that `choose` is to take."""
         script = choose.script
         if script not in self._come:
-            asked = (self._step, self._prefix, self._models, self._k, script, self._number, self._cut)
+            asked = (self._step, self._prefix, self._models, self._k, script, not self._lent, self._cut)
+            self._lent = True
             self._come |= call(self._step.session.branches, *asked, what=f"spec_step({self._prefix}, …)")
         if script not in self._come:
             raise OtherRandomness

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 EXACT = 1e-6  # by which the sum of float32 probabilities may miss 1
@@ -50,6 +51,17 @@ def as_floats(probs: Any) -> list[float]:
         return list(map(float, probs if type(probs) is list else probs.tolist()))
     except (AttributeError, TypeError):  # a tuple, or a row of arrays that hold one number each
         return list(map(float, probs))
+
+
+def within(prefix: Sequence[int], k: int, vocabulary: int) -> list[tuple[int, ...]]:
+    """The prefix and everything that is up to k tokens longer: what a step of k drafts may ask about, in one order on both sides."""
+    return [(*prefix, *tail) for length in range(k + 1) for tail in product(range(vocabulary), repeat=length)]
+
+
+def known(prefixes: Sequence[Sequence[int]], k: int, rows: Any) -> list[dict[tuple[int, ...], list[float]]]:
+    """{prefix: probabilities} of target and draft, out of rows (2, number of prefixes, what is `within` k of each, V), an array."""
+    everything = [behind for prefix in prefixes for behind in within(prefix, k, rows.shape[-1])]
+    return [dict(zip(everything, model.reshape(-1, model.shape[-1]).tolist())) for model in rows]
 
 
 class Memo:

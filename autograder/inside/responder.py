@@ -75,7 +75,7 @@ class Responder:
         self._wire = wire.Connection(end, self._export, self._own, self._remote, plain.shallow)
         self._objects: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}  # id → number; the objects live as long as this table
-        self._tables, self._known = 0, [{}, {}]
+        self._known: list[dict] = [{}, {}]
         self.printed = FirstLines()
         sys.modules["__main__"] = notebook = types.ModuleType("__main__")
         self.names: dict[str, Any] = notebook.__dict__
@@ -151,10 +151,11 @@ class Responder:
     def _do_printed(self) -> str:
         return self.printed.take()
 
-    def _do_steps(self, function: Any, prefixes: list, order: list, k: int, models: list, rng: int) -> dict:
+    def _do_steps(self, function: Any, prefixes: list, order: list, k: int, models: list, rows: Any, rng: int) -> dict:
         """One step behind each prefix of the order, with models and randomness that were lent. `odd`: the first result that is no list
-        of whole numbers; what comes behind it is not run."""
-        step, asked = self._target(function), [lend(lent.Memo(model)) for model in models]
+        of whole numbers; what comes behind it is not run. rows: as `lent.known` reads them; a model is asked about what is not there."""
+        step = self._target(function)
+        asked = [lend(lent.Memo(model, known)) for model, known in zip(models, lent.known(prefixes, k, rows))]
         found: list[list[int]] = []
         numbers: list[float] = []
         start = 0
@@ -169,11 +170,11 @@ class Responder:
                 return {"found": found, "odd": [result]}
         return {"found": found, "odd": []}
 
-    def _do_branches(self, function: Any, prefix: tuple, k: int, models: list, tables: int, script: list, cells: list) -> list:
-        """One step under a script, and those that an enumeration asks for next. `tables` tells which models belong together: what is
-        known of one is kept for its next branch. `cells`: arguments of `lent.Cells`."""
-        if tables != self._tables:
-            self._tables, self._known = tables, [{}, {}]
+    def _do_branches(self, function: Any, prefix: tuple, k: int, models: list, rows: Any, script: list, cells: list) -> list:
+        """One step under a script, and those that an enumeration asks for next. rows: as `lent.known` reads them, of models that were
+        not lent before; None where they are those of the branch before. `cells`: arguments of `lent.Cells`."""
+        if rows is not None:
+            self._known = lent.known([prefix], k, rows)
         found, scripts, step, cut = [], [script], self._target(function), lent.Cells(*cells)
         while scripts and len(found) < MOST_BRANCHES:
             asked = [lent.Memo(model, known) for model, known in zip(models, self._known)]

@@ -233,7 +233,8 @@ class Session:
         """Many steps in one request, over lent models and numbers (`inside.lent`): their tokens, and the first odd result, if any."""
         number = {prefix: i for i, prefix in enumerate(dict.fromkeys(prefixes))}  # few differ
         asked = {"prefixes": list(number), "order": [number[prefix] for prefix in prefixes], "k": k, "rng": rng}
-        answer = self.request("steps", function=step.name, models=[models.target, models.draft], **asked)
+        lent = {"models": [models.target, models.draft], "rows": models.rows(list(number), k)}
+        answer = self.request("steps", function=step.name, **asked, **lent)
         found = answer.get("found") if type(answer) is dict else None
         if type(found) is not list or not all(type(tokens) is list and all(type(t) is int for t in tokens) for tokens in found):
             raise self._lose("what came is no list of tokens")
@@ -241,12 +242,13 @@ class Session:
         return found, odd if type(odd) is list else []
 
     def branches(
-        self, step: RemoteFunction, prefix: tuple, models: Any, k: int, script: Sequence[int], tables: int, cells: Sequence[int]
+        self, step: RemoteFunction, prefix: tuple, models: Any, k: int, script: Sequence[int], new: bool, cells: Sequence[int]
     ) -> dict[tuple[int, ...], tuple[Any, list, list, bool]]:
         """One step under a script (`inside.lent.Scripted`), and those behind it: {script: (its result, its log of draws, about how many
-        prefixes it says that it asked each model, whether it stopped at a draw)}. tables: a number for each pair of models; cells:
-        arguments of `lent.Cells`."""
-        asked = {"models": [models.target, models.draft], "tables": tables, "script": list(script), "cells": list(cells)}
+        prefixes it says that it asked each model, whether it stopped at a draw)}. new: the models are not those of the request before;
+        cells: arguments of `lent.Cells`."""
+        rows = models.rows([prefix], k) if new else None
+        asked = {"models": [models.target, models.draft], "rows": rows, "script": list(script), "cells": list(cells)}
         answer = self.request("branches", function=step.name, prefix=prefix, k=k, **asked)
         found = {}
         for branch in answer if type(answer) is list else []:
