@@ -162,7 +162,7 @@ def gradescope_zip(
     except ValueError as error:
         console.print(f"Error: {error}", style="red", markup=False)
         raise typer.Exit(2) from None
-    console.print(f"{out}: {out.stat().st_size / 1e6:.1f} MB, for {assignment}")
+    console.print(f"{out}: {out.stat().st_size / 1e6:.1f} MB, for {assignment}", markup=False)
 
 
 @app.command()

@@ -65,8 +65,8 @@ def with_transformers(target: Transformer, max_new_tokens: int) -> dict[str, Run
     model, dtype = _faster_dtype()
     (draft,), (lookup,) = settings_of("draft-model", True), settings_of("prompt-lookup", True)
     assistant = copy.deepcopy(model)
-    assistant.model.layers = assistant.model.layers[: draft.layers]
-    assistant.config.num_hidden_layers = draft.layers
+    assistant.model.layers = assistant.model.layers[: draft.layers_of(target)]
+    assistant.config.num_hidden_layers = draft.layers_of(target)
     length = {"num_assistant_tokens": draft.k, "num_assistant_tokens_schedule": "constant", "assistant_confidence_threshold": 0}
     assistant.generation_config.update(**length)
     options = {

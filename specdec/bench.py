@@ -17,19 +17,19 @@ from typing import Annotated
 import matplotlib.pyplot as plt
 import torch
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from specdec import plots
+from specdec.console import new_console
 from specdec.distributions import Sampling
 from specdec.drafters import Combine, Drafter
 from specdec.forwards import WIDTHS, forward_costs
 from specdec.measure import PLAIN, Runner, compare, limits, quartiles, texts_in
-from specdec.methods import HEADS, METHODS, WEIGHTS, Settings, build, weights_of
+from specdec.methods import METHODS, WEIGHTS, Settings, build, canonical, has_random_heads, heads_of, weights_of
 from specdec.models import SMOLLM2, Transformer, load_model
-from specdec.progress import progress
+from specdec.progress import progress, say
+from specdec.showing import fitting_table
 from specdec.tables import heading, label, limits_table, markdown, overview, parts_at, temperatures, verify_table
 from specdec.theory import interpolated_cost
 from specdec.workloads import WORKLOADS, Workload
@@ -62,18 +62,15 @@ DEFAULT = ",".join([*METHODS, *JOINED])
 
 def settings_of(name: str, greedy: bool) -> list[Settings]:
     """For each part of the name."""
+    name = canonical(name)
     pairs = JOINED.get(name) or [TUNED.get(part, (USUAL, USUAL)) for part in name.split("+")]
     return [pair[0 if greedy else 1] for pair in pairs]
-
-
-def has_random_heads(name: str, folder: Path | None) -> bool:
-    return any(part in HEADS and weights_of(part, folder) is None for part in name.split("+"))
 
 
 def drafter_of(name: str, target: Transformer, greedy: bool, folder: Path | None = WEIGHTS) -> Drafter | None:
     """The method with its tuned settings and its trained weights. Raises ValueError if a name is unknown or weights do not fit."""
     drafter = None
-    for part, settings in zip(name.split("+"), settings_of(name, greedy), strict=True):
+    for part, settings in zip(canonical(name).split("+"), settings_of(name, greedy), strict=True):
         if part not in METHODS:
             raise ValueError(f"unknown method {part!r}; choose from {', '.join(METHODS)}, or several joined by +")
         built = build(part, target, replace(settings, weights=weights_of(part, folder)))
@@ -82,7 +79,9 @@ def drafter_of(name: str, target: Transformer, greedy: bool, folder: Path | None
 
 
 def bench(
-    workload: Annotated[list[str] | None, typer.Option(help=f"One or several of {', '.join(WORKLOADS)}; all without.")] = None,
+    workload: Annotated[
+        list[str] | None, typer.Option(help=f"One or several of {', '.join(WORKLOADS)}; without, all that suit the model.")
+    ] = None,
     temperature: Annotated[list[float], typer.Option(help="One or several.")] = [0.0, 1.0],  # noqa: B006 - typer copies it
     methods: Annotated[str, typer.Option(help="Names with commas between them; + joins several into one tree.")] = DEFAULT,
     repeats: Annotated[int | None, typer.Option(min=1, help="Every speed is the median of these; 5 without.")] = None,
@@ -91,7 +90,7 @@ def bench(
     quick: Annotated[bool, typer.Option(help="One prompt of each workload, 2 repeats, 16 tokens: does it work?")] = False,
     peers: Annotated[bool, typer.Option(help="At temperature 0 transformers and llama.cpp take turns too.")] = False,
     weights: Annotated[
-        Path | None, typer.Option(help="A folder of trained heads, the package's for smollm2-135m; those that are missing are random.")
+        Path | None, typer.Option(help="A folder of trained heads; else the package's, or the model's directory. Missing ones are random.")
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder of table, figure and JSON.")] = Path("benchmarks/results"),
     seed: Annotated[int, typer.Option()] = 0,
@@ -102,16 +101,20 @@ def bench(
 
     With all workloads and temperatures it takes long; `--quick` shows whether everything works.
     """
-    chosen = [_workload(name) for name in workload or WORKLOADS]
+    asked = [_workload(name) for name in workload or ()]
+    if weights is not None and not weights.is_dir():
+        raise ValueError(f"--weights takes a folder of trained heads, and {weights} is none")
     target = load_model(model, device, torch.bfloat16)
-    folder = weights or (WEIGHTS if model == SMOLLM2 else None)
+    folder = weights or heads_of(model)
     if target.tokenizer is None:
         raise ValueError(f"{model} has no tokenizer, so it cannot continue a text")
+    chosen = asked or _suited(target)
     about = {
         "model": model, "dtype": "bfloat16", "activations": str(target.dtype).removeprefix("torch."), "machine": machine(target),
         "threads": torch.get_num_threads(), "torch": torch.__version__, "quick": quick, "prompts": prompts or (1 if quick else 3),
         "repeats": repeats or (2 if quick else 5), "tokens": tokens or (16 if quick else 96), "seed": seed,
-        "methods": {name: _described(name, folder) for name in methods.split(",")}, "peers": [], "notes": [],
+        "methods": {name: _described(name, folder) for name in map(canonical, methods.split(","))},
+        "peers": [], "notes": [],
         "texts": _digest(repr([(one.name, one.texts) for one in WORKLOADS.values()]).encode()),
     }  # fmt: skip
     runs = _Runs(target, about, folder, out / f"{_stem(quick)}.parts")
@@ -124,13 +127,22 @@ def bench(
     results = runs.measure(parts)
     save(results, out)
     shutil.rmtree(runs.folder)
-    show(results, Console(highlight=False))
+    show(results, new_console())
 
 
 def _workload(name: str) -> Workload:
     if name not in WORKLOADS:
         raise ValueError(f"unknown workload {name!r}; choose from {', '.join(WORKLOADS)}")
     return WORKLOADS[name]
+
+
+def _suited(target: Transformer) -> list[Workload]:
+    """All workloads, but for messages that a model without a chat template has no form for."""
+    found = [one for one in WORKLOADS.values() if not one.chat or target.tokenizer.chat_template is not None]
+    if len(found) < len(WORKLOADS):
+        left = ", ".join(name for name, one in WORKLOADS.items() if one not in found)
+        say(f"The model has no chat template; left out: {left}.")
+    return found
 
 
 def _stem(quick: bool) -> str:
@@ -214,7 +226,8 @@ class _Runs:
 
     def _part(self, workload: Workload, sampling: Sampling, verify: dict, bar: Progress) -> dict:
         about, target, drafters = self.about, self.target, self.drafters(sampling)
-        prompts = workload.prompts(target.tokenizer)[: about["prompts"]]
+        room = target.config.max_length - about["tokens"] - 1  # one more is drafted behind a text's last token where limits are looked at
+        prompts = workload.prompts(target.tokenizer, room)[: about["prompts"]]
         peers = self.peers if sampling.greedy else {}
         total = texts_in(len(drafters) + len(peers), len(prompts), about["repeats"])
         task = bar.add_task(f"{workload.name}, T = {sampling.temperature:g}", total=total)
@@ -282,10 +295,5 @@ def show(results: dict, console: Console) -> None:
     for title, header, rows in [*tables, ("Cost of a forward", *verify_table(results)), ("Limits", *limits_table(results))]:
         if not rows:
             continue
-        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-        for i, name in enumerate(header):
-            table.add_column(name, justify="right" if i else "left")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
+        console.print(fitting_table(header, rows, title, console))
     console.print(heading(results), style="dim")

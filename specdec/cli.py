@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
 
-from specdec.console import clear_errors
+from specdec.console import clear_errors, new_console, print_anything
 
 
 class _Commands(TyperGroup):
@@ -35,7 +34,7 @@ app = typer.Typer(
 
 @app.callback()
 def main() -> None:
-    pass
+    print_anything()
 
 
 @app.command()
@@ -47,5 +46,5 @@ def check(chapter: Annotated[str, typer.Argument(help="02, or nothing for how fa
         raise typer.BadParameter(f"{error}; checking needs the project with its extra `grade`: pip install -e '.[grade]'") from error
 
     with clear_errors():
-        if not selfcheck.run(chapter, Console(highlight=False)):
+        if not selfcheck.run(chapter, new_console()):
             raise typer.Exit(1)

@@ -17,6 +17,6 @@ COLOURS = {
 # The same as grounds under dark text: coloured text itself would be hard to read on a dark page.
 TINTS = {
     "p": "#B8D6EA", "q": "#FBE3AE",
-    "drafted": "#FBE3AE", "accepted": "#BFE8DA", "rejected": "#F7C6A8", "recovered": "#F0D0E2", "bonus": "#CBE8FA", "plain": "#CFCFD6",
+    "drafted": "#FBE3AE", "accepted": "#BFE8DA", "rejected": "#F7C6A8", "recovered": "#F0D0E2", "bonus": "#CBE8FA", "plain": "#B4B4C0",
     "dropped": "#ECECF0",
 }  # fmt: skip

@@ -10,27 +10,23 @@ from typing import Annotated
 
 import torch
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from specdec.bench import bench
-from specdec.console import clear_errors
+from specdec.console import clear_errors, new_console
 from specdec.decoding import prompt_ids, stream
 from specdec.distributions import Sampling
-from specdec.methods import HEADS, METHODS, WEIGHTS, Settings, build, weights_of
+from specdec.methods import METHODS, READS, Settings, build, canonical, check_read, has_random_heads, heads_of
 from specdec.models import SMOLLM2, load_model
 from specdec.models import fetch as fetch_model
 from specdec.models.tokenizer import Tokenizer
-from specdec.plots import COLOURS
 from specdec.results import Round, Stats
+from specdec.showing import Painter, comparison
 from specdec.training import commands as training
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 app.add_typer(training.app)
 app.command()(clear_errors()(bench))
-console = Console(highlight=False)
+console = new_console()
 USUAL = Settings()
 WARM_UP = 8  # tokens
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
@@ -51,10 +47,11 @@ def fetch(force: Annotated[bool, typer.Option(help="Download again even if it is
 
 @app.command()
 def generate(
+    context: typer.Context,
     prompt: Annotated[str, typer.Argument(help="The text to continue; - reads standard input.")],
     drafter: Annotated[str, typer.Option(help=f"Who guesses: none, {', '.join(METHODS)}, or several joined by +.")] = "prompt-lookup",
     k: Annotated[int, typer.Option(help="draft-model, distilled, prompt-lookup: tokens of a chain.")] = USUAL.k,
-    layers: Annotated[int, typer.Option(help="draft-model: the target's first layers.")] = USUAL.layers,
+    layers: Annotated[int | None, typer.Option(help="draft-model: so many of the target's first layers; a third without.")] = None,
     tree: Annotated[str | None, typer.Option(help="draft-model, distilled, medusa, eagle-1: children by level, as in 3,2,1.")] = None,
     depth: Annotated[int, typer.Option(help="eagle-2, eagle-3: levels of the tree.")] = USUAL.depth,
     beam: Annotated[int, typer.Option(help="eagle-2, eagle-3: nodes expanded in a level, and children of each.")] = USUAL.beam,
@@ -64,7 +61,7 @@ def generate(
     window: Annotated[int, typer.Option(help="lookahead: columns of guesses.")] = USUAL.window,
     pool: Annotated[int, typer.Option(help="lookahead: n-grams proposed at most.")] = USUAL.pool,
     weights: Annotated[
-        Path | None, typer.Option(help="distilled, medusa, eagle: trained heads; for smollm2-135m the package has some, else random ones.")
+        Path | None, typer.Option(help="distilled, medusa, eagle: a file of trained heads; else the package's, or the model's directory's.")
     ] = None,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
     top_k: Annotated[int | None, typer.Option()] = None,
@@ -81,29 +78,41 @@ def generate(
 ) -> None:
     """Continue a text: accepted, recovered and bonus tokens in their colours, then what speculation gained."""
     with clear_errors():
+        drafter, told = canonical(drafter), dict.fromkeys(name for names in READS.values() for name in names)
+        check_read(drafter, [name for name in told if context.get_parameter_source(name).name == "COMMANDLINE"])
         sampling = Sampling(temperature, top_k, top_p, min_p)
         branching = None if tree is None else _numbers(tree)
         settings = Settings(k, layers, branching, depth, beam, budget, ngram, candidates, window, pool, weights)
         target = load_model(model, device, DTYPES[dtype.value])
         if target.tokenizer is None:
             raise ValueError(f"{model} has no tokenizer, so it cannot continue a text")
-        folder = WEIGHTS if model == SMOLLM2 else None
+        folder = heads_of(model)
         chosen = build(drafter, target, settings, folder)
-        text = sys.stdin.read() if prompt == "-" else prompt
+        text = _standard_input() if prompt == "-" else prompt
         ids = prompt_ids(target, target.tokenizer.chat(text) if chat else text)
-        runs: dict[str, tuple[Stats, list[int]]] = {}
+        runs: dict[str, tuple[Stats, Painter]] = {}
+        texts: dict[str, list[int]] = {}
         guessers = {drafter: chosen, "none": None} if compare else {drafter: chosen}
         for guesser in guessers.values():  # the first rounds choose kernels and trace layers
             list(stream(target, ids, guesser, sampling, min(WARM_UP, max_new_tokens), target.tokenizer.stop_tokens, seed, width))
         for name, guesser in guessers.items():
             console.rule("plain decoding" if name == "none" else name, style="dim")
             rounds = stream(target, ids, guesser, sampling, max_new_tokens, target.tokenizer.stop_tokens, seed, width)
-            runs[name] = _print_stream(rounds, target.tokenizer)
-        console.print(_table(runs))
-        if weights is None and any(part in HEADS and not (folder and weights_of(part)) for part in drafter.split("+")):
+            painter = Painter(console)
+            stats, texts[name] = _print_stream(rounds, target.tokenizer, painter)
+            runs[name] = stats, painter
+        console.print(comparison(runs))
+        if weights is None and has_random_heads(drafter, folder):
             console.print("The heads are random: exact, but no help. Give trained ones with --weights.", style="dim")
         if compare and drafter != "none":
-            _say_where_texts_part(runs[drafter][1], runs["none"][1], sampling, dtype.value, width)
+            _say_where_texts_part(texts[drafter], texts["none"], sampling, dtype.value, width)
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"standard input is no valid {error.encoding}: byte {error.start} is 0x{error.object[error.start]:02x}") from error
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -113,39 +122,21 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _print_stream(rounds: Iterator[Round], tokenizer: Tokenizer) -> tuple[Stats, list[int]]:
+def _print_stream(rounds: Iterator[Round], tokenizer: Tokenizer, painter: Painter) -> tuple[Stats, list[int]]:
     stats, ids = Stats(), []
     pending: list[int] = []  # a character's bytes may be spread over several tokens
     for round in rounds:
         stats.add(round)
+        painter.count(round)
         ids += round.tokens
         for i, token in enumerate(round.tokens):
             pending.append(token)
             text = tokenizer.decode(pending)
             if not text.endswith("\ufffd"):
-                console.print(Text(text, style=COLOURS["accepted" if i < round.accepted else round.last]), end="", soft_wrap=True)
+                painter.print(text, "accepted" if i < round.accepted else round.last)
                 pending = []
-    console.print()
+    painter.end()
     return stats, ids
-
-
-def _table(runs: dict[str, tuple[Stats, list[int]]]) -> Table:
-    legend = Text(" · ").join(Text(kind, style=colour) for kind, colour in COLOURS.items())
-    table = Table(caption=legend, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("", "tokens", "forwards", "per forward", "accepted", "tokens/s", "speedup"):
-        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    plain = runs["none"][0].tokens_per_second if "none" in runs else None
-    for name, (stats, _) in runs.items():
-        table.add_row(
-            "plain" if name == "none" else name,
-            str(stats.emitted),
-            str(stats.forwards),
-            f"{stats.tokens_per_forward:.2f}",
-            f"{stats.acceptance_rate:.0%}" if stats.drafted else "–",
-            f"{stats.tokens_per_second:.1f}",
-            f"{stats.tokens_per_second / plain:.2f}×" if plain else "–",
-        )
-    return table
 
 
 def _say_where_texts_part(drafted: list[int], plain: list[int], sampling: Sampling, dtype: str, width: int | None) -> None:

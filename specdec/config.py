@@ -74,6 +74,20 @@ def rope_keys(kind: str) -> tuple[str, ...]:
     return ROPE_SCALINGS.get(kind, ()) + ROPE_OPTIONS.get(kind, ())
 
 
+def scaled_length(length: int, scaling: dict | None, original: float | None = None) -> int:
+    """The longest context of a model whose rotary frequencies were scaled. A checkpoint may name the one before the scaling or the one
+    after it; the longer one is right. llama3's factor is no ratio of lengths, and its checkpoints name the scaled one.
+
+    Args:
+        length: what the checkpoint names.
+        scaling: a Config's rope_scaling, which was checked.
+        original: the length before the scaling, if it is known and not in `scaling`.
+    """
+    if scaling is None or scaling["rope_type"] == "llama3":
+        return length
+    return max(length, int(scaling["factor"] * scaling.get("original_max_position_embeddings", original or length)))
+
+
 def _check_rope_scaling(scaling: dict) -> None:
     kind = scaling.get("rope_type")
     if kind == "dynamic":

@@ -8,6 +8,20 @@ import torch
 from torch import Tensor
 
 
+def usable(device: torch.device | str) -> torch.device:
+    """The device, which computes. Raises ValueError if PyTorch does not know it, or cannot use it on this machine."""
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device {str(device)!r} is unknown; use cpu, or cuda where there is an NVIDIA GPU") from error
+    try:
+        torch.empty(1, device=found)
+    except Exception as error:  # of a kind that depends on the device
+        reason = str(error).partition("\n")[0].strip() or type(error).__name__
+        raise ValueError(f"device {str(device)!r} cannot be used here: {reason}") from error
+    return found
+
+
 def upload(values: Sequence | Tensor, device: torch.device | str) -> Tensor:
     """`values` as a tensor on the device. To a GPU the copy goes through pinned memory and nobody waits for it."""
     tensor = torch.as_tensor(values)

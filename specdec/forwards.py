@@ -28,7 +28,11 @@ class ForwardCost:
 def forward_costs(
     target: Transformer, widths: Sequence[int] = WIDTHS, context: int = 256, repeats: int = 15
 ) -> dict[int, ForwardCost]:
-    """Medians for T new tokens behind `context` cached ones, for each T of `widths`. All cases take turns."""
+    """Medians for T new tokens behind `context` cached ones, for each T of `widths` that the model's context has room for behind at least
+    one; fewer are cached where it is too short. All cases take turns."""
+    longest = target.config.max_length
+    widths = [width for width in widths if width < longest]
+    context = min(context, longest - max(widths))
     cache = target.new_cache(context + max(widths))
     ids = torch.arange(context + max(widths), device=target.device)[None] % target.config.vocab_size
 

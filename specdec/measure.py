@@ -37,7 +37,7 @@ Text = tuple[list[int], list[int]]  # a prompt's ids, and the new ones behind it
 class Cost:
     """What a round of a method costs, in plain decoding steps, and how large its trees are.
 
-    draft: the time of drafting: `propose` and `observe`. nodes: the mean size of a tree. verify: the mean of V(nodes), the target's
+    draft: the time of drafting: `propose` and `observe`. nodes: the mean size of a tree. verify: the mean of r(nodes), the target's
     forward.
     """
 
@@ -100,7 +100,7 @@ def compare(
 
     Args:
         methods: by name; plain decoding, `PLAIN`: None, must be among them.
-        verify: V(K), the cost of a forward of K drafted tokens and the one before them (`theory.interpolated_cost`). Without it
+        verify: r(K), the cost of a forward of K drafted tokens and the one before them (`theory.interpolated_cost`). Without it
             no `Row` has a cost.
         peers: other programs, who take turns too.
         advance: called after every text; `texts_in` says how many there will be.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from specdec.drafters import (
     MedusaHeads,
     PromptLookup,
 )
-from specdec.models import Transformer
+from specdec.models import SMOLLM2, Transformer
+from specdec.models.checkpoints import GPT
 from specdec.tree import full_tree
 
 
@@ -27,7 +28,7 @@ class Settings:
     """What a method may be told; each reads what it knows.
 
     k: tokens of a chain (draft-model, distilled, prompt-lookup).
-    layers: draft-model: the target's first layers are the draft.
+    layers: draft-model: so many of the target's first layers are the draft; None: a third of them.
     tree: children of a node, level by level, in place of a chain (draft-model, distilled) or of the usual tree (medusa, eagle-1).
     depth, beam, budget: eagle-2, eagle-3: levels, nodes that are expanded in each and children of each, nodes that are kept.
     ngram: prompt-lookup: the longest suffix to look for; lookahead: the length of its n-grams.
@@ -38,7 +39,7 @@ class Settings:
     """
 
     k: int = 8
-    layers: int = 10
+    layers: int | None = None
     tree: tuple[int, ...] | None = None
     depth: int = 4
     beam: int = 2
@@ -49,13 +50,20 @@ class Settings:
     pool: int = 2
     weights: Path | None = None
 
+    def __post_init__(self) -> None:
+        if self.beam < 1:  # to Eagle it is one of two things, called top_k
+            raise ValueError(f"beam must be >= 1, got {self.beam}")
+
+    def layers_of(self, target: Transformer) -> int:
+        return max(target.config.layers // 3, 1) if self.layers is None else self.layers
+
     @property
     def parents(self) -> list[int]:
         return full_tree(self.tree or (2, 1, 1))
 
 
 def _draft_model(target: Transformer, s: Settings) -> Drafter:
-    return DraftModel(target.truncated(s.layers), s.k, None if s.tree is None else full_tree(s.tree))
+    return DraftModel(target.truncated(s.layers_of(target)), s.k, None if s.tree is None else full_tree(s.tree))
 
 
 def _distilled(target: Transformer, s: Settings) -> Drafter:
@@ -87,15 +95,52 @@ METHODS: dict[str, Callable[[Transformer, Settings], Drafter]] = {
 }
 
 
-HEADS = ("distilled", "medusa", "eagle-1", "eagle-2", "eagle-3")  # methods that need training
-WEIGHTS = Path(__file__).parent / "weights"  # heads for SmolLM2-135M
+# What each method reads of the Settings.
+READS = {
+    "draft-model": ("k", "layers", "tree"),
+    "distilled": ("k", "tree", "weights"),
+    "medusa": ("tree", "weights"),
+    "eagle-1": ("tree", "weights"),
+    "eagle-2": ("depth", "beam", "budget", "weights"),
+    "eagle-3": ("depth", "beam", "budget", "weights"),
+    "lookahead": ("window", "ngram", "pool"),
+    "prompt-lookup": ("ngram", "k", "candidates"),
+}
+HEADS = tuple(method for method, names in READS.items() if "weights" in names)  # methods that need training
+ALIASES = {"eagle": "eagle-3", "distill": "distilled"}  # as `specdec train` has it, too
+WEIGHTS = Path(__file__).parent / "weights"  # heads for SmolLM2-135M, and below it for the small GPT
 FILES = {"eagle-2": "eagle-1"}  # a method's lie under its own name, but for these
+
+
+def canonical(name: str) -> str:
+    """The name without aliases, part by part."""
+    return "+".join(ALIASES.get(part, part) for part in name.split("+"))
+
+
+def heads_of(model: str) -> Path | None:
+    """The folder where a model's trained heads lie: in the package for those that it has some for, else the model's own directory."""
+    folder = {SMOLLM2: WEIGHTS, GPT: WEIGHTS / GPT}.get(model, Path(model))
+    return folder if folder.is_dir() else None
 
 
 def weights_of(method: str, folder: Path | None = WEIGHTS) -> Path | None:
     """The file of a method's trained heads in a folder, if there is one."""
     path = folder and folder / f"{FILES.get(method, method)}.safetensors"
     return path if path and path.is_file() else None
+
+
+def has_random_heads(name: str, folder: Path | None) -> bool:
+    """Whether a part of the name needs trained heads, and the folder has none for it."""
+    return any(part in HEADS and weights_of(part, folder) is None for part in canonical(name).split("+"))
+
+
+def check_read(name: str, given: Collection[str]) -> None:
+    """Raises ValueError at the first of the given Settings that no part of the name reads."""
+    read = dict.fromkeys(setting for part in canonical(name).split("+") for setting in READS.get(part, ()))
+    for setting in given:
+        if setting not in read:
+            known = f"; it reads {', '.join(f'--{one}' for one in read)}" if read else ""
+            raise ValueError(f"{name} does not read --{setting}{known}")
 
 
 def build(name: str, target: Transformer, settings: Settings = Settings(), folder: Path | None = None) -> Drafter | None:
@@ -109,7 +154,7 @@ def build(name: str, target: Transformer, settings: Settings = Settings(), folde
     """
     if name == "none":
         return None
-    parts = name.split("+")
+    parts = canonical(name).split("+")
     for part in parts:
         if part not in METHODS:
             raise ValueError(f"unknown drafter {part!r}; choose from none, {', '.join(METHODS)}, or several joined by +")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
@@ -16,6 +17,7 @@ from specdec.theory import expected_tokens, optimal_k, speedup
 
 # For what has no role in a round, such as methods and measured times.
 MANY = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, "#F0E442", GREY, "#000000")
+BOX = {"boxstyle": "round,pad=0.3", "fc": "white", "ec": GREY, "lw": 0.7}
 
 
 def new_axes(width: float = 7, height: float = 3.6, **subplots) -> Axes:
@@ -57,6 +59,32 @@ def rejection_step(p: Sequence[float], q: Sequence[float], labels: Sequence[str]
     ax.set_xticks(x, labels or [str(i) for i in x])
     ax.set(xlabel="token", ylabel="probability")
     ax.legend(frameon=False)
+    return ax
+
+
+def branches(stories: Mapping[tuple[str, ...], object], ax: Axes | None = None) -> Axes:
+    """Everything that can happen in a small program, from left to right: one path for each story, and its probability at the end.
+
+    stories: what happened, step by step → probability, as `law` returns them; stories with the same beginning follow each other.
+    Beside a branch stands its probability, given that its parent was reached. A step whose first word is a role has its colour.
+    """
+    ax = ax or new_axes(height=0.6 + 0.55 * len(stories))
+    rows, mass = defaultdict(list), defaultdict(int)
+    for y, (story, probability) in enumerate(stories.items()):
+        for steps in range(len(story) + 1):
+            rows[story[:steps]].append(y)
+            mass[story[:steps]] += probability
+        ax.text(len(story) + 0.5, y, str(probability), va="center", fontweight="bold")
+    for path in filter(None, rows):
+        x, y, before = len(path), np.mean(rows[path]), path[:-1]
+        ax.plot([x - 1, x], [np.mean(rows[before]), y], color=GREY, lw=1)
+        middle = (np.mean(rows[before]) + y) / 2
+        ax.text(x - 0.5, middle, str(mass[path] / mass[before]), ha="center", va="center", fontsize=8, bbox=BOX | {"ec": "none"})
+    for path in rows:
+        tint = TINTS.get(path[-1].split()[0], "white") if path else "white"
+        ax.text(len(path), np.mean(rows[path]), path[-1] if path else "start", ha="center", va="center", bbox=BOX | {"fc": tint})
+    ax.set(xlim=(-0.4, max(map(len, stories)) + 0.9), ylim=(len(stories) - 0.4, -0.6))
+    ax.set_axis_off()
     return ax
 
 

@@ -94,7 +94,7 @@ def _speed(row: dict, spread: bool = True) -> str:
 def details(results: dict, temperature: float) -> Grid:
     """A row for each workload and method: everything that was measured, and what the formula predicts."""
     header = [
-        "workload", "method", "τ", "α by depth", "tokens/s", "speedup", "predicted", "whole texts", "c", "nodes", "V",
+        "workload", "method", "τ", "α by depth", "tokens/s", "speedup", "predicted", "whole texts", "c", "nodes", "r",
         "texts that part",
     ]  # fmt: skip
     rows = []
@@ -118,11 +118,11 @@ def details(results: dict, temperature: float) -> Grid:
 
 
 def verify_table(results: dict) -> Grid:
-    """V(T) and its time, for each number of tokens in a forward; and the part of the time that its matrix products alone take."""
+    """The time of a forward of each number of tokens, over that of one token, r; and the part of it that its products alone take."""
     costs = results["verify"]
     one = costs["1"]["seconds"]
     rows = [[T, f"{1000 * c['seconds']:.1f}", f"{c['seconds'] / one:.2f}", f"{c['products'] / c['seconds']:.0%}"] for T, c in costs.items()]
-    return ["tokens", "ms", "V", "products alone"], rows
+    return ["tokens", "ms", "r", "products alone"], rows
 
 
 def limits_table(results: dict) -> Grid:
@@ -175,7 +175,7 @@ def markdown(results: dict) -> str:
 
 
 PREDICTION = (
-    "The prediction is τ / (c + V): c is the time of drafting in a round, V that of the target's forward over the tree, both in plain "
+    "The prediction is τ / (c + r): c is the time of drafting in a round, r that of the target's forward over the tree, both in plain "
     "steps. α at depth d is the share of the rounds that proposed d tokens and accepted d - 1 in which the d-th was accepted too.\n"
 )
 LIMITS = (

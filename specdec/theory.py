@@ -36,10 +36,10 @@ def expected_tokens(alpha: Alpha, k: int) -> float:
 
 
 def speedup(alpha: Alpha, k: int, c: float, verify_cost: Callable[[int], float] | None = None) -> float:
-    """Speed relative to plain decoding: expected_tokens / (c K + V(K)) (2211.17192, theorem 3.8, where V = 1).
+    """Speed relative to plain decoding: expected_tokens / (c K + r(K)) (2211.17192, theorem 3.8, where r = 1).
 
     Args:
-        verify_cost: V(K), the cost of scoring K drafted tokens and the one before them, in units of a forward of one token. The
+        verify_cost: r(K), the cost of scoring K drafted tokens and the one before them, in units of a forward of one token. The
             paper's formula takes it as 1. On real hardware it is not: pass what you measured.
     """
     if not 0 <= c < math.inf:
@@ -53,7 +53,7 @@ def optimal_k(
 ) -> tuple[int, float]:
     """The draft length with the largest speedup, and that speedup. (0, 1.0) when no draft length gains anything.
 
-    Among equal speedups the shortest draft wins. Some K > 0 helps if and only if α > c (2211.17192, corollary 3.9), with V = 1.
+    Among equal speedups the shortest draft wins. Some K > 0 helps if and only if α > c (2211.17192, corollary 3.9), with r = 1.
     Without c the question has no answer: expected_tokens only grows with K.
     """
     if k_max < 0:
@@ -72,7 +72,7 @@ def operations_factor(alpha: float, k: int, c_hat: float) -> float:
 
 
 def interpolated_cost(measured: dict[int, float]) -> Callable[[int], float]:
-    """A verify cost V(K) from measured forward times {tokens in the forward: seconds}, linear between the points.
+    """A verify cost r(K) from measured forward times {tokens in the forward: seconds}, linear between the points.
 
     The table must hold the time of a forward of one token, which is the unit. K drafted tokens make a forward of K + 1.
     """

@@ -14,12 +14,13 @@ from tokenizers.pre_tokenizers import ByteLevel
 from typer.testing import CliRunner
 
 from specdec import bench as bench_module
-from specdec.bench import DEFAULT, JOINED, TUNED, bench, drafter_of, has_random_heads, settings_of
+from specdec.bench import DEFAULT, JOINED, TUNED, bench, drafter_of, settings_of
+from specdec.cli import app as cli
 from specdec.config import Config
 from specdec.drafters import Combine, Eagle, EagleHead, MedusaHeads
 from specdec.forwards import forward_costs
 from specdec.measure import PLAIN, quartiles
-from specdec.methods import HEADS, METHODS
+from specdec.methods import HEADS, METHODS, has_random_heads
 from specdec.models.tokenizer import CONTROL, from_gguf_fields
 from specdec.models.transformer import random_model
 from specdec.results import Round
@@ -135,6 +136,47 @@ def test_wrong_values_are_named_before_anything_is_measured(run, monkeypatch, ar
     assert message in str(result.exception)
 
 
+def test_the_defaults_suit_a_small_model(tmp_path, monkeypatch):
+    """Four layers, a context of 384 characters, no chat template; heads for it in the package."""
+    short = {name: replace(one, texts=one.texts[:1]) for name, one in WORKLOADS.items()}
+    monkeypatch.setattr(bench_module, "WORKLOADS", short)
+    arguments = ("bench", "--model", "shakespeare-gpt", "--quick", "--tokens", "12", "--repeats", "1", "--out", str(tmp_path))
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 0, result.output
+    assert "no chat template; left out: chat, summary" in result.stderr
+    stored = json.loads((tmp_path / "bench_quick.json").read_text())
+    assert {part["workload"] for part in stored["parts"]} == {"code", "shakespeare"}
+    random = {name: told["random"] for name, told in stored["about"]["methods"].items()}
+    assert not any(random[name] for name in ("distilled", "medusa", "draft-model"))
+    result = CliRunner().invoke(cli, [*arguments, "--workload", "chat"])
+    assert "no chat template" in result.stderr
+    assert result.exit_code == 2, "who asks for messages must be told that there can be none"
+
+
+def test_a_context_too_short_for_the_usual_one_is_measured_nearer(target):
+    assert list(forward_costs(random_model(replace(target.config, max_length=20), 0), (1, 8, 64), repeats=1)) == [1, 8]
+
+
+def test_raw_text_is_cut_to_its_end(target):
+    code = WORKLOADS["code"]
+    whole, cut = (code.prompts(target.tokenizer, longest) for longest in (None, 9))
+    assert cut == [ids[-9:] for ids in whole]
+
+
+def test_a_file_is_no_folder_of_heads(run, tmp_path):
+    (tmp_path / "medusa.safetensors").touch()
+    for wrong in ("medusa.safetensors", "absent"):
+        result, _ = run("--quick", "--weights", tmp_path / wrong)
+        assert isinstance(result.exception, ValueError), "random heads in their place would be measured without a word"
+        assert f"--weights takes a folder of trained heads, and {tmp_path / wrong} is none" in str(result.exception)
+
+
+def test_names_as_in_training(run):
+    result, stored = run("--quick", "--tokens", 4, "--repeats", 1, "--workload", "code", "--temperature", 0, "--methods", "eagle")
+    assert result.exit_code == 0, result.output
+    assert list(stored["parts"][0]["rows"]) == [PLAIN, "eagle-3"]
+
+
 def a_row(ratios, tau, **more):
     usual = {
         "alphas": [0.5, 1.0], "trials": [4, 2], "tokens": 9, "forwards": 4, "rates": [20.0, 30.0, 25.0], "ratios": ratios,
@@ -176,7 +218,7 @@ def test_tables_hold_the_numbers_of_the_json():
     slow = dict(zip(header, rows[1]))
     assert slow == {
         "workload": "code", "method": "slow", "τ": "1.50", "α by depth": ".50 1.0", "tokens/s": "25.0", "speedup": "0.60×",
-        "predicted": "1.75×", "whole texts": "1.20×", "c": "0.125", "nodes": "3.5", "V": "1.25", "texts that part": "1 of 6",
+        "predicted": "1.75×", "whole texts": "1.20×", "c": "0.125", "nodes": "3.5", "r": "1.25", "texts that part": "1 of 6",
     }  # fmt: skip
     text = markdown(results)
     assert "| 8 | 30.0 | 1.50 | 67% |" in text

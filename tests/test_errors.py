@@ -374,7 +374,7 @@ def without_metadata(path):
 
 
 DAMAGE = {
-    "missing": (Path.unlink, "does not exist"), "a folder": (a_folder, "does not exist"),
+    "missing": (Path.unlink, "does not exist"), "a folder": (a_folder, "is a folder; trained heads are one .safetensors file"),
     "empty": (lambda p: p.write_bytes(b""), "is damaged, or no safetensors file"),
     "cut at its end": (lambda p: p.write_bytes(p.read_bytes()[:-8]), "is damaged, or no safetensors file"),
     "cut in its header": (cut_in_the_header, "is damaged, or no safetensors file"),

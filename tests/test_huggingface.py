@@ -45,6 +45,7 @@ CASES = {
     "llama": ("llama", {}),
     "llama, tied, MHA, wide heads": ("llama", TIED | MHA | WIDE),
     "llama, biases": ("llama", {"attention_bias": True}),
+    "llama, bytes": ("llama", {"vocab_size": 260}),
     "llama, linear": ("llama", WIDE | LINEAR),
     "llama, llama3": ("llama", WIDE | LLAMA3 | TIED),
     "mistral": ("mistral", {"sliding_window": None}),
@@ -329,6 +330,7 @@ def test_a_draft_from_a_directory_leaves_greedy_text_alone(tmp_path, target, dra
 
 # Tokenizers
 
+END = 259  # of `saved_tokenizer`
 TEMPLATE = """{{ bos_token }}
 {% for message in messages %}
     {% if message['role'] == 'system' and refuse %}
@@ -354,7 +356,7 @@ def saved_tokenizer(path, **settings):
 
 
 def test_tokenizer(tmp_path):
-    saved(tmp_path, "llama")
+    saved(tmp_path, "llama, bytes")
     theirs = saved_tokenizer(tmp_path, chat_template=TEMPLATE)
     assert (tmp_path / "chat_template.jinja").exists()
     ours = load_model(tmp_path).tokenizer
@@ -370,10 +372,11 @@ def test_tokenizer(tmp_path):
 
 
 @pytest.mark.parametrize(("generation", "config", "expected"), [
-    ({"eos_token_id": [3, 7]}, 1, (3, 7)), ({"eos_token_id": 3}, 1, (3,)), ({}, 5, (5,)), (None, [1, 2], (1, 2)), (None, None, ()),
+    ({"eos_token_id": [3, 7]}, 1, (3, 7, 1, END)), ({"eos_token_id": 3}, [3], (3, END)), ({}, 5, (5, END)), (None, [1, 2], (1, 2, END)),
+    ({"eos_token_id": None}, None, (END,)), (None, [END], (END,)),
 ])  # fmt: skip
-def test_stop_tokens(tmp_path, generation, config, expected):
-    saved(tmp_path, "llama")
+def test_a_generation_stops_at_every_token_that_any_file_names(tmp_path, generation, config, expected):
+    saved(tmp_path, "llama, bytes")
     saved_tokenizer(tmp_path)
     (tmp_path / "generation_config.json").unlink()
     if generation is not None:
@@ -382,8 +385,35 @@ def test_stop_tokens(tmp_path, generation, config, expected):
     assert load_model(tmp_path).tokenizer.stop_tokens == expected
 
 
+@pytest.mark.parametrize("token", ["</s>", {"content": "</s>", "lstrip": False}, None])
+def test_the_end_token_of_the_tokenizer_alone(tmp_path, token):
+    saved(tmp_path, "llama, bytes")
+    saved_tokenizer(tmp_path)
+    (tmp_path / "generation_config.json").unlink()
+    rewrite(tmp_path / "config.json", {"eos_token_id": None})
+    rewrite(tmp_path / "tokenizer_config.json", {"eos_token": token})
+    assert load_model(tmp_path).tokenizer.stop_tokens == ((END,) if token else ())
+
+
+@pytest.mark.parametrize(("name", "change", "message"), [
+    ("generation_config.json", {"eos_token_id": 260}, r"ids in \[0, 260\), got 260"),
+    ("generation_config.json", {"eos_token_id": [1, 999]}, r"ids in \[0, 260\), got \[1, 999\]"),
+    ("config.json", {"eos_token_id": -1}, r"ids in \[0, 260\), got -1"),
+    ("tokenizer_config.json", {"eos_token": "<end>"}, "eos_token '<end>' is unknown to tokenizer.json"),
+    ("config.json", {"vocab_size": 259}, "tokenizer_config.json: eos_token '</s>' is the id 259, outside the vocabulary of 259"),
+])  # fmt: skip
+def test_an_end_token_outside_the_vocabulary_is_named_with_its_file(tmp_path, name, change, message):
+    reference = random_reference("llama", {"vocab_size": change.get("vocab_size", 260)})
+    reference.save_pretrained(tmp_path)
+    saved_tokenizer(tmp_path)
+    rewrite(tmp_path / name, change)
+    with pytest.raises(CheckpointError, match=message) as caught:
+        load_model(tmp_path)
+    assert name in str(caught.value) or "vocab_size" in change
+
+
 def test_chat_templates(tmp_path):
-    saved(tmp_path, "llama")
+    saved(tmp_path, "llama, bytes")
     saved_tokenizer(tmp_path)
     with pytest.raises(ValueError, match="no chat template"):
         load_model(tmp_path).tokenizer.chat("abc")
@@ -396,6 +426,58 @@ def test_chat_templates(tmp_path):
         load_model(tmp_path).tokenizer.chat("abc")
     (tmp_path / "chat_template.jinja").write_text("its own file: {{ strftime_now('%Y') | length }}")
     assert load_model(tmp_path).tokenizer.chat("abc") == "its own file: 4"
+
+
+def test_marks_for_training_in_a_chat_template_change_nothing(tmp_path):
+    """{% generation %} around what the assistant says, as `transformers` has it; names that are set inside stay there."""
+    template = """{% for m in messages %}
+{{ m.role }}:
+    {% generation %}
+    {% set said = m.content %}
+ {{ said }}{% if loop.last %}!{% endif %}
+    {% endgeneration %}
+{{ said is defined }}
+{% endfor %}"""
+    saved(tmp_path, "llama, bytes")
+    theirs = saved_tokenizer(tmp_path, chat_template=template)
+    expected = theirs.apply_chat_template([{"role": "user", "content": "abc"}], tokenize=False)
+    assert load_model(tmp_path).tokenizer.chat("abc") == expected
+    assert "abc!" in expected
+
+
+def test_a_chat_template_sees_what_transformers_shows_it(tmp_path):
+    template = "{% if tools is not none or documents is not none %}tools!{% endif %}{{ messages[0].content }}"
+    saved(tmp_path, "llama, bytes")
+    theirs = saved_tokenizer(tmp_path, chat_template=template)
+    assert load_model(tmp_path).tokenizer.chat("abc") == theirs.apply_chat_template([{"role": "user", "content": "abc"}], tokenize=False)
+    (tmp_path / "chat_template.jinja").write_text("{{ messages + 1 }}")
+    with pytest.raises(ValueError, match="the chat template cannot take these messages: can only concatenate list"):
+        load_model(tmp_path).tokenizer.chat("abc")
+
+
+LONG = {"max_position_embeddings": 64}
+
+
+@pytest.mark.parametrize(("changes", "expected"), [
+    (rope("linear", factor=4.0), 256), (rope("linear", factor=2.5, original_max_position_embeddings=16), 64), (LLAMA3, 64),
+    (rope("yarn", factor=4.0), 256), (rope("yarn", factor=4.0, original_max_position_embeddings=64), 256),
+    (rope("yarn", factor=4.0, original_max_position_embeddings=16), 64), (rope("default"), 64),
+    ({"rope_parameters": None, "rope_scaling": {"type": "yarn", "factor": 2.0}, "original_max_position_embeddings": 40}, 80),
+])  # fmt: skip
+def test_the_context_is_the_scaled_one(tmp_path, whole, changes, expected):
+    """Whether a checkpoint names the length before its scaling or the one after it."""
+    path = shutil.copytree(whole.one, tmp_path / "model")
+    rewrite(path / "config.json", LONG | changes)
+    model = load_model(path, dtype=torch.float32)
+    assert model.config.max_length == expected
+    cache = model.new_cache()
+    assert model(some_tokens(expected), cache).logits.isfinite().all()
+    assert cache.length == expected
+
+
+def test_a_window_ends_a_scaled_context(tmp_path):
+    random_reference("mistral", {"sliding_window": 100} | LINEAR).save_pretrained(tmp_path)
+    assert load_model(tmp_path).config.max_length == 100
 
 
 def test_without_a_tokenizer(tmp_path):
@@ -534,10 +616,10 @@ def test_damaged_directories_are_named(tmp_path, whole, damage):
 
 @pytest.mark.parametrize("change", [{"eos_token_id": "end"}, {"eos_token_id": [1, None]}])
 def test_odd_settings_of_the_tokenizer_are_named(tmp_path, change):
-    saved(tmp_path, "llama")
+    saved(tmp_path, "llama, bytes")
     saved_tokenizer(tmp_path)
     rewrite(tmp_path / "generation_config.json", change)
-    with pytest.raises(CheckpointError, match="eos_token_id must be an id or a list of ids"):
+    with pytest.raises(CheckpointError, match=r"generation_config\.json: eos_token_id must be an id or a list of ids"):
         load_model(tmp_path)
     (tmp_path / "generation_config.json").unlink()
     rewrite(tmp_path / "tokenizer_config.json", {"chat_template": 3})

@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -57,6 +59,20 @@ def test_distributions_shows_every_bar_and_name():
     ax = plots.distributions({"p": [0.7, 0.3], "q": [0.4, 0.6]}, labels=["a", "b"])
     np.testing.assert_allclose(heights(ax), [[0.7, 0.3], [0.4, 0.6]])
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["p", "q"]
+
+
+def test_branches_say_what_happened_and_how_probable_it_was():
+    stories = {("drafted a",): Fraction(1, 4), ("drafted b", "accepted"): Fraction(1, 4), ("drafted b", "rejected"): Fraction(1, 2)}
+    ax = plots.branches(stories)
+    told = [text.get_text() for text in ax.texts]
+    assert sorted(told) == sorted(
+        ["1/4", "1/4", "1/2", "1/4", "3/4", "1/3", "2/3", "start", "drafted a", "drafted b", "accepted", "rejected"]
+    ), "the leaves, the branches given their parents, and the steps"
+    places = {text.get_text(): text.get_position() for text in ax.texts}
+    assert places["drafted b"] == (1, 1.5)
+    assert places["start"] == (0, 1)
+    grounds = {text.get_text(): text.get_bbox_patch() for text in ax.texts if text.get_bbox_patch()}
+    assert to_hex(grounds["rejected"].get_facecolor()).upper() == TINTS["rejected"]
 
 
 def test_curves_are_the_theory():

@@ -354,6 +354,7 @@ def test_the_configuration_survives_json():
 
 def test_eagle_is_eagle_3(commands, whole, tmp_path):
     assert config("eagle") == config("eagle-3")
+    assert config("distilled") == config("distill"), "as the drafter is called"
     with pytest.raises(ValueError, match="eagle-3 has no heads, got 2"):
         config("eagle", heads=2)
     words = config("eagle-3").command(str(tmp_path / "e.safetensors")).split()
@@ -366,11 +367,33 @@ def test_eagle_is_eagle_3(commands, whole, tmp_path):
 
 def test_a_directory_belongs_to_one_run(target, texts, tmp_path):
     trained(tmp_path, "distill", target, texts, stop_after=1)
-    with pytest.raises(ValueError, match=r"holds a run with seed = 0 \(not 1\); choose another directory, or begin anew"):
+    with pytest.raises(ValueError, match=r"holds a run with seed = 0 \(not 1\); choose .* \(--run\), or begin anew \(--fresh\)"):
         trained(tmp_path, "distill", target, texts, seed=1)
     other = Listed([[10, 10, 0, 9, 9, 8, 7, 6, 5, 4, 3]])
     with pytest.raises(ValueError, match=r"the data have changed since .*checkpoint-00000001\.pt was written"):
         trained(tmp_path, "distill", target, texts | {"train_texts": other})
+
+
+SLIPS = {
+    "data that are not there": lambda target, texts: {"target": target},
+    "texts that are too short": lambda target, texts: {"target": target} | texts | {"held_texts": Listed([[1, 2, 3]])},
+    "a token that no target has": lambda target, texts: {"target": target} | texts | {"train_texts": Listed([[1, 99] * 9])},
+    "a model that is not there": lambda target, texts: texts,
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_slip_takes_no_directory_and_costs_no_run(target, texts, tmp_path, slip):
+    """The next attempt may be another configuration; and a run that was to be begun anew is still there."""
+    out, wrong = tmp_path / "run", SLIPS[slip](target, texts)
+    with pytest.raises(ValueError):
+        train(config("distill", model="absent", batch=4), out, **wrong)
+    assert not out.exists()
+    trained(out, "distill", target, texts, stop_after=1, seed=1)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    with pytest.raises(ValueError):
+        train(config("distill", model="absent", batch=4), out, resume=False, **wrong)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
 def test_what_cannot_be_trained(target, texts, tmp_path):
@@ -406,6 +429,22 @@ def test_the_command_of_a_card_makes_the_same_head(commands, whole, tmp_path):
         assert printed.split() == words
         assert commands(*config(method).command(str(again)).split()[1:], "--stop-after", 2).exit_code == 0
         assert curve(tmp_path / "again" / f"{method}.run") == curve(whole[method])[:3]
+
+
+def test_the_command_says_how_a_run_goes_on(commands, whole, tmp_path):
+    to = tmp_path / "m.safetensors"
+    words = config("medusa").command(str(to)).split()[1:]
+    stopped = commands(*words, "--stop-after", 3)
+    assert "Begins in" in stopped.stderr
+    assert "the same command goes on from its newest checkpoint; --fresh begins anew" in stopped.stderr
+    assert "Stopped at step 3 of 8; the same command without --stop-after goes on." in stopped.stderr
+    again = commands(*words)
+    assert "Goes on after checkpoint-00000003" in again.stderr
+    assert weights(to) == weights(whole["medusa"] / "weights.safetensors")
+    other = commands(*words, "--seed", 1)
+    assert other.exit_code == 2
+    assert "--fresh" in other.stderr
+    assert "Begins in" in commands(*words, "--seed", 1, "--fresh", "--stop-after", 1).stderr
 
 
 def test_the_card_says_what_the_log_says(whole, commands, tmp_path):

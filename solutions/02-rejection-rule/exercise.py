@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Exercise: the rejection rule
 #
-# You build one step of speculative decoding, in three functions of a few lines each.
+# You build one step of speculative decoding, in three functions of a few lines each. That takes about an hour.
 #
 # **When you are done you can**
 #
@@ -23,7 +23,7 @@ import torch
 from autograder.checks import check
 
 # %% [markdown]
-# ## Task 1: accept or reject (2 points)
+# ## Task 1: accept or reject (2 points, 5 minutes, easy)
 #
 # The draft proposed a token x. It had the probability `q_prob` = q(x) there, and the target gives it `p_prob` = p(x). Accept it with
 # probability min(1, p(x)/q(x)).
@@ -74,9 +74,11 @@ check("02.accept_or_reject", accept_or_reject, hidden=True)
 # `✓ 02.accept_or_reject: 127 decisions are right, u within 0.0001 of each threshold among them`
 #
 # </details>
+#
+# What this check cannot see: whether the two numbers that you will hand to your function belong to the same token and the same position. That is task 3.
 
 # %% [markdown]
-# ## Task 2: the residual (2 points)
+# ## Task 2: the residual (2 points, 10 minutes, easy)
 #
 # Acceptances emit token x with probability min(p(x), q(x)). What is missing to p(x) is (p(x) − q(x))₊, that is p(x) − q(x) where it is
 # positive and 0 elsewhere. A rejected token is replaced by a draw from exactly that, divided by its sum so that it is a distribution:
@@ -121,9 +123,11 @@ check("02.residual_dist", residual_dist, hidden=True)
 # `✓ 02.residual_dist: 7 residuals are exact, and p = q gives a distribution`
 #
 # </details>
+#
+# What this check cannot see: whether the q that you subtract is the one from which the token was drawn. It hands you both vectors.
 
 # %% [markdown]
-# ## Task 3: one step (6 points)
+# ## Task 3: one step (6 points, 45 minutes, hard)
 #
 # Now the whole step. You get
 #
@@ -154,7 +158,7 @@ check("02.residual_dist", residual_dist, hidden=True)
 # <details>
 # <summary>Hint: what must not happen</summary>
 #
-# - The drafts behind a rejected token continue a text that no longer exists. They are dropped.
+# - The drafts after a rejected token continue a text that no longer exists. They are dropped.
 # - The q in p/q is the distribution from which the token was really drawn.
 # - With k = 0 the loop does nothing, and the step emits one token from the target: plain decoding.
 #
@@ -182,6 +186,8 @@ def spec_step(prefix, target, draft, k, rng):
 # ### Special cases (1 point)
 #
 # Steps whose outcome hardly depends on chance: k = 0, p = q, temperature 0 (all of p on one token), and a draft that the target excludes.
+#
+# What this check cannot see: whether the probabilities are right where chance decides. That is the next one.
 
 # %% nbgrader={"grade": true, "grade_id": "check_spec_step", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
 check("02.spec_step", spec_step)
@@ -199,6 +205,8 @@ check("02.spec_step", spec_step, hidden=True)
 # There are one, two and three drafts, on models that depend on the whole text before a token. Each bar below is one outcome, the tuple
 # of all tokens that one step with one draft emits. A step that never emits the bonus token has the right text but the wrong tuples, and
 # is seen here.
+#
+# What this check cannot see: what your step does to longer drafts and larger vocabularies than it tries, and how long it takes.
 #
 # <details>
 # <summary>How can a check know every value of <code>rng.uniform()</code>?</summary>

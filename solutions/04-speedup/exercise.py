@@ -7,7 +7,7 @@
 # - turn that into a speedup, once you know what the draft costs,
 # - find the draft length that is fastest, and see when it is best not to speculate at all.
 #
-# Notation: α (`alpha`) is the acceptance rate, the probability that a drafted token is accepted. K (`k`) is the draft length. c is the cost of
+# Three tasks, about 30 minutes. Notation: α (`alpha`) is the acceptance rate, the probability that a drafted token is accepted. K (`k`) is the draft length. c is the cost of
 # one draft step divided by the cost of one target step. τ is the number of tokens that one target forward emits, on average.
 
 # %%
@@ -18,9 +18,9 @@ import numpy as np
 from autograder.checks import check
 
 # %% [markdown]
-# ## Task 1: tokens per target forward (3 points)
+# ## Task 1: tokens per target forward (3 points, 5 minutes, easy)
 #
-# One step drafts K tokens, and each is accepted with probability α if all before it were. Then the step emits one token more, the correction or
+# One step drafts K tokens, and each is accepted with probability α if all before it were. Then the step emits one token more, the recovered or
 # the bonus token. Token number i + 1 of a step is emitted when the first i drafts were accepted, which has probability αⁱ. So
 #
 # $$\tau = 1 + \alpha + \alpha^2 + \dots + \alpha^K = \frac{1 - \alpha^{K+1}}{1 - \alpha}$$
@@ -60,7 +60,7 @@ check("04.expected_tokens", expected_tokens, hidden=True)
 # Five curves over K that flatten out at 1 / (1 − α), and
 # `✓ 04.expected_tokens: 30 values are right, α = 0, α = 1 and K = 0 among them`
 #
-# What the check cannot see: an α closer to 1 than 0.9995 that is treated as 1, and a K above 64.
+# What this check cannot see: an α closer to 1 than 0.9995 that is treated as 1, and a K above 64.
 #
 # </details>
 #
@@ -68,7 +68,7 @@ check("04.expected_tokens", expected_tokens, hidden=True)
 # has no answer.
 
 # %% [markdown]
-# ## Task 2: the speedup (3 points)
+# ## Task 2: the speedup (3 points, 5 minutes, easy)
 #
 # Measure time in target forwards. A step costs K draft steps at c each, and one target forward, which scores all drafts at once. It emits τ tokens;
 # plain decoding emits one token per target forward. So
@@ -101,12 +101,12 @@ check("04.speedup", speedup, hidden=True)
 # Four curves for α = 0.8. Now each has a top, the further left the dearer the draft, and
 # `✓ 04.speedup: 29 values are right, α = 1, c = 0 and K = 0 among them`
 #
-# What the check cannot see: whether you call `expected_tokens` or sum anew; it looks at values only.
+# What this check cannot see: whether you call `expected_tokens` or sum anew; it looks at values only.
 #
 # </details>
 
 # %% [markdown]
-# ## Task 3: the best draft length (4 points)
+# ## Task 3: the best draft length (4 points, 20 minutes, medium)
 #
 # Find the K with the largest speedup, from 0 up to and including `k_max`. Return the pair `(K, speedup)`. Where several K are equally fast take
 # the smallest. So the answer is `(0, 1.0)`, do not speculate, wherever no K above 0 is faster than plain decoding: where speculation loses, and
@@ -142,7 +142,7 @@ check("04.optimal_k", optimal_k, hidden=True)
 # Five curves with a star at each top, K = 14, 11, 8, 6 and 4, and
 # `✓ 04.optimal_k: the best K is right for 62 pairs (α, c), ties, other k_max, and K = 0 where nothing helps among them`
 #
-# What the check cannot see: which of two equally fast K above 0 you take (α = 0.5, c = 0.2: K = 1 and K = 2), for there rounding decides.
+# What this check cannot see: which of two equally fast K above 0 you take (α = 0.5, c = 0.2: K = 1 and K = 2), for there rounding decides.
 #
 # </details>
 #

@@ -10,12 +10,12 @@ from typing import Protocol, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from specdec.models.errors import CheckpointError
 from specdec.models.linear import Linear, pack_linears
 from specdec.models.transformer import Transformer
+from specdec.storing import save_file
 
 FORMAT = 1  # raise it when the names or the layout of the stored tensors change
 
@@ -97,8 +97,10 @@ class DraftHead(nn.Module):
                 made for another target. It names the file and what is wrong.
         """
         path = Path(path)
-        if not path.is_file():
+        if not path.exists():
             raise CheckpointError(f"{path} does not exist")
+        if path.is_dir():
+            raise CheckpointError(f"{path} is a folder; trained heads are one .safetensors file")
         try:
             with safe_open(path, framework="pt") as file:
                 about = file.metadata() or {}

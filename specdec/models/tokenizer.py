@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from jinja2 import TemplateError
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
@@ -39,7 +41,14 @@ class Tokenizer:
         """Ids of the text; special tokens written out in it, such as <|im_start|>, become their own id.
 
         Nothing is added, not even the token that begins a text: a chat template writes it out, and plain text may.
+
+        Raises:
+            ValueError: if the text holds what no UTF-8 can: bytes of another encoding, as Python keeps them, or half a character.
         """
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"the text is no valid UTF-8: its character {error.start} is {text[error.start]!r}") from error
         return self.fast.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -58,8 +67,9 @@ class Tokenizer:
         messages.append({"role": "user", "content": message})
         try:
             template = _environment().from_string(self.chat_template)
-            return template.render(messages=messages, add_generation_prompt=True, **self.special_tokens)
-        except TemplateError as error:
+            others = {"tools": None, "documents": None} | self.special_tokens
+            return template.render(messages=messages, add_generation_prompt=True, **others)
+        except (TemplateError, TypeError) as error:  # TypeError: a template is a program, and adds what cannot be added
             raise ValueError(f"the chat template cannot take these messages: {error}") from error
 
     def to_json(self) -> str:
@@ -75,13 +85,24 @@ class Tokenizer:
         return self.fast is other.fast or self.fast.get_vocab() == other.fast.get_vocab()
 
 
+class _Generation(Extension):
+    """{% generation %} … {% endgeneration %} marks for training what the assistant says; what is said does not change."""
+
+    tags = frozenset({"generation"})
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
+
+
 def _environment() -> ImmutableSandboxedEnvironment:
     """What chat templates are written for: the settings and functions that `transformers` renders them with."""
 
     def raise_exception(message: str) -> NoReturn:
         raise TemplateError(message)
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    extensions = ["jinja2.ext.loopcontrols", _Generation]
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
     environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)  # Jinja's own escapes for HTML
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
@@ -107,11 +128,12 @@ def from_tokenizer_json(
 
 
 def from_gguf_fields(
-    tokens: list[str], types: list[int], merges: list[str], template: str | None, special: Mapping[str, int]
-) -> Tokenizer:
+    tokens: list[str], types: list[int], merges: list[str], template: str | None, special: Mapping[str, int],
+    stop_tokens: Sequence[int] | None = None,
+) -> Tokenizer:  # fmt: skip
     """SmolLM's byte-level BPE: digits are split one by one before the byte-level step; no space is put in front.
 
-    special: ids by their role, "bos_token" and "eos_token"; the latter ends a text.
+    special: ids by their role, "bos_token" and "eos_token". stop_tokens: the ids that end a text; None: the eos_token, if there is one.
     """
     pairs = [tuple(merge.split(" ")) for merge in merges]
     fast = FastTokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, pairs))
@@ -121,5 +143,6 @@ def from_gguf_fields(
     fast.decoder = decoders.ByteLevel()
     control = [token for token, kind in zip(tokens, types) if kind == CONTROL]
     fast.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in control])
-    stop_tokens = (special["eos_token"],) if "eos_token" in special else ()
-    return Tokenizer(fast, stop_tokens, template, {role: tokens[id] for role, id in special.items()})
+    if stop_tokens is None:
+        stop_tokens = [id for role, id in special.items() if role == "eos_token"]
+    return Tokenizer(fast, tuple(stop_tokens), template, {role: tokens[id] for role, id in special.items()})

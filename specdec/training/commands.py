@@ -8,17 +8,18 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.console import Console
 
-from specdec.console import clear_errors
+from specdec.console import clear_errors, new_console
+from specdec.device import usable
 from specdec.models import SMOLLM2, load_model
+from specdec.progress import say
 from specdec.training import cards, trainer
 from specdec.training import harvest as harvests
-from specdec.training.config import OPTIONS, TrainConfig
+from specdec.training.config import OPTIONS, Harvest, TrainConfig
 from specdec.training.texts import Texts
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-console = Console(highlight=False)
+console = new_console()
 USUAL = TrainConfig("eagle-3", "")
 
 
@@ -41,7 +42,11 @@ def harvest(
     with clear_errors():
         if threads:
             torch.set_num_threads(threads)
-        harvests.harvest(load_model(model, device), to, tokens, seed, features=features)
+        target = load_model(model, device)
+        config = Harvest.suited_to(target)
+        if not config.chat:
+            say(f"{model} has no chat template: it continues code and Shakespeare alone, and answers nobody.")
+        harvests.harvest(target, to, tokens, seed, config, features)
         for split in ("train", "held_out"):
             texts = Texts(to, split)
             console.print(f"{split}: {len(texts):,} texts, {texts.total_tokens:,} tokens")
@@ -93,9 +98,20 @@ def train(
             method, data, model, batch, length, steps, learning_rate, warmup, final_rate, weight_decay, clip, seed, checkpoint_every,
             validate_every, validation_texts, draft_vocab, init, loss, layers, heads, ttt_steps, own_head, hidden_size, features,
         )  # fmt: skip
+        usable(device)
         run = to.with_suffix(".run") if run is None else run
+        last = steps if stop_after is None else min(stop_after, steps)
+        say(f"{_how_far(run, fresh)} Stopped, the same command goes on from its newest checkpoint; --fresh begins anew.")
         _place(trainer.train(config, run, not fresh, device, stop_after), to)
-        console.print(cards.card(run, str(to)), soft_wrap=True, markup=False)
+        if last < steps:
+            say(f"Stopped at step {last:,} of {steps:,}; the same command without --stop-after goes on.")
+        console.print(cards.card(run, str(to)), soft_wrap=True)
+
+
+def _how_far(run: Path, fresh: bool) -> str:
+    """Where a run begins, in a sentence."""
+    found = trainer.checkpoints(run)
+    return f"Goes on after {found[0].stem} in {run}." if found and not fresh else f"Begins in {run}."
 
 
 def _place(made: Path, to: Path) -> None:

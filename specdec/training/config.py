@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
 
 from specdec.config import check_size
 from specdec.distributions import Sampling
-from specdec.models import SMOLLM2
+from specdec.models import SMOLLM2, Transformer
 
 COPIES = ("first", "last", "spread")  # of the target's layers
 GPT_HEAD_DIM = 32
@@ -22,7 +22,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "eagle-1": {"init": "target", "draft_vocab": 8192, "model": SMOLLM2, "features": True},
     "eagle-3": {"init": "target", "loss": "kl", "draft_vocab": 8192, "ttt_steps": 3, "own_head": False, "model": SMOLLM2, "features": True},
 }
-ALIASES = {"eagle": "eagle-3"}  # what a method is called, too
+ALIASES = {"eagle": "eagle-3", "distilled": "distill"}  # what a method is called, too
 HEADS = tuple(method for method in OPTIONS if method != "gpt")  # methods that train something for a target
 INITS = dict.fromkeys(HEADS, ("target", "random")) | {"distill": (*COPIES, "random")}
 LOSSES = {"distill": ("kl", "overlap"), "medusa": ("kl", "overlap", "tokens"), "eagle-3": ("kl", "overlap")}
@@ -215,6 +215,18 @@ class Harvest:
             raise ValueError("a harvest needs at least one temperature, got none")
         for temperature in self.temperatures:
             Sampling(temperature)
+
+    @classmethod
+    def suited_to(cls, target: Transformer) -> Harvest:
+        """The usual one; code and Shakespeare alone for a target without a chat template, and shorter texts for a short context."""
+        usual, config = cls(), target.config
+        if target.tokenizer is not None and target.tokenizer.chat_template is None:
+            given = usual.code + usual.shakespeare
+            usual = replace(usual, code=usual.code / given, chat=0.0, summary=0.0, shakespeare=usual.shakespeare / given)
+        if usual.prefix[1] + usual.new_tokens > config.max_length:
+            most = max(config.max_length // 2, 1)
+            usual = replace(usual, prefix=(min(usual.prefix[0], most), min(usual.prefix[1], most)), new_tokens=most)
+        return usual
 
     def kinds(self) -> list[int]:
         """The kind of each text of a shard, as an index into KINDS: every share to within one text."""

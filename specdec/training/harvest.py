@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from safetensors.torch import save_file
 from torch import Tensor
 
 from specdec.config import check_size
@@ -23,6 +22,7 @@ from specdec.distributions import Sampling
 from specdec.drafters.eagle_head import fused_layers
 from specdec.models.transformer import Transformer
 from specdec.progress import progress
+from specdec.storing import save_file
 from specdec.training.config import Harvest
 from specdec.training.features import Recorder, features_path, fingerprint
 from specdec.training.prompts import Prompts, continue_all, cut_loop
@@ -76,9 +76,9 @@ def harvest(
 
 
 def _claim(out: Path, about: dict) -> None:
-    """The directory belongs to one harvest: its description lies in harvest.json."""
+    """The directory belongs to one harvest: its description lies in harvest.json. One that never came to a shard is forgotten."""
     path = out / "harvest.json"
-    if not path.exists():
+    if not path.exists() or not any(out.glob("shard-*.safetensors")):
         out.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}.part")  # several processes may begin at once
         part.write_text(json.dumps(about, indent=1) + "\n")

@@ -62,7 +62,7 @@ class Prompts:
     """Prompts of every kind for a target.
 
     Raises:
-        ValueError: if the tokenizer has no chat template, or a source has no passage.
+        ValueError: if messages are asked for and the tokenizer has no chat template, or a source has no passage.
     """
 
     def __init__(self, target: Transformer, config: Harvest):
@@ -71,7 +71,8 @@ class Prompts:
             name: Corpus(name, config.split, n) for name, n in (("code", 2000), ("prose", 1000), ("shakespeare", 2000))
         }
         self.sources = {name: digest(name, config.split) for name in self.corpora}
-        self.before_message = self.tokenizer.chat("⁂").partition("⁂")[0]
+        chats = config.chat or config.summary
+        self.before_message = self.tokenizer.chat("⁂").partition("⁂")[0] if chats else ""
 
     def draw(self, random: np.random.Generator) -> list[list[int]]:
         """The prompts of a shard, in the order of `Harvest.kinds`."""

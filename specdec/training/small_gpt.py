@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models
 from torch import Tensor
@@ -24,6 +23,7 @@ from specdec.drafters.heads import randomise
 from specdec.models.huggingface import sources
 from specdec.models.tokenizer import Tokenizer
 from specdec.models.transformer import Transformer
+from specdec.storing import save_file
 from specdec.training.config import GPT_HEAD_DIM, TrainConfig
 from specdec.training.corpora import documents
 from specdec.training.texts import Batched

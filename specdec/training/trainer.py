@@ -27,13 +27,13 @@ from itertools import islice
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor, nn
 
+from specdec.device import usable
 from specdec.models import load_model
 from specdec.models.transformer import Transformer
-from specdec.progress import progress
+from specdec.progress import progress, say
 from specdec.training.config import TrainConfig
 from specdec.training.corpora import SOURCES
 from specdec.training.features import Recorded
@@ -84,7 +84,8 @@ def train(
     out = Path(out)
     if stop_after is not None and stop_after < 1:
         raise ValueError(f"stop_after must be >= 1, got {stop_after}")
-    _claim(out, config, resume)
+    if resume:
+        _refuse_another(out, config)
     target = _target(config, device) if target is None else target
     learn = _texts(config, "train", target) if train_texts is None else train_texts
     run = begin(config, target, learn)
@@ -92,6 +93,7 @@ def train(
         learn = Recorded(learn, target, run.reads)
     held = held_out(run, _texts(config, "held_out", target) if held_texts is None else held_texts)
     optimizer = make_optimizer(run.head, config)
+    _claim(out, config, resume)  # only now: a slip in what the run needs must neither take the directory nor cost the run in it
     at = _restore(out, run, optimizer)
     last = config.steps if stop_after is None else min(stop_after, config.steps)
     with _Log(out / LOG, at.step) as log, progress() as bar:
@@ -100,7 +102,7 @@ def train(
 
 
 def _target(config: TrainConfig, device: torch.device | str) -> Transformer:
-    return new_gpt(config).to(device) if config.method == "gpt" else load_model(config.model, device)
+    return new_gpt(config).to(usable(device)) if config.method == "gpt" else load_model(config.model, device)
 
 
 def _texts(config: TrainConfig, split: str, target: Transformer) -> Source:
@@ -177,23 +179,30 @@ def held_out(run: Run, texts: Source) -> list[Batch]:
     return [run.look(row, real) for row, real in long]
 
 
-def _claim(out: Path, config: TrainConfig, resume: bool) -> None:
-    """The directory belongs to one configuration."""
+def _refuse_another(out: Path, config: TrainConfig) -> None:
+    """Raises ValueError if the directory holds a run of another configuration."""
     path = out / CONFIG
-    if path.exists() and not resume:
+    if not path.exists():
+        return
+    try:
+        found = TrainConfig.from_json(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; choose another directory (--run), or begin anew (--fresh)") from error
+    other = [f"{name} = {value!r} (not {wanted!r})" for name, value, wanted in _differences(found, config)]
+    if other:
+        raise ValueError(f"{out} holds a run with {', '.join(other)}; choose another directory (--run), or begin anew (--fresh)")
+
+
+def _claim(out: Path, config: TrainConfig, resume: bool) -> None:
+    """The directory belongs to this configuration from now on."""
+    path = out / CONFIG
+    if not resume:
         for old in (*out.glob("checkpoint-*.pt"), out / LOG, out / WEIGHTS, path):
             old.unlink(missing_ok=True)
         shutil.rmtree(out / MODEL, ignore_errors=True)
     if not path.exists():
         with whole_file(path) as part:
             part.write_text(config.to_json())
-    try:
-        found = TrainConfig.from_json(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    other = [f"{name} = {value!r} (not {wanted!r})" for name, value, wanted in _differences(found, config)]
-    if other:
-        raise ValueError(f"{out} holds a run with {', '.join(other)}; choose another directory, or begin anew")
 
 
 def _differences(a: TrainConfig, b: TrainConfig) -> list[tuple[str, object, object]]:
@@ -225,7 +234,7 @@ def _restore(out: Path, run: Run, optimizer: torch.optim.Optimizer) -> Progresse
         try:
             found = torch.load(path, map_location="cpu", weights_only=True)
         except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
-            Console(stderr=True).print(f"{path.name} is damaged and left out: {error}", style="yellow", soft_wrap=True)
+            say(f"{path.name} is damaged and left out: {error}")
             path.unlink()
             continue
         check_ids(run, found["head"], path)

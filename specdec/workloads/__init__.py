@@ -22,9 +22,12 @@ class Workload:
     texts: tuple[str, ...]
     chat: bool
 
-    def prompts(self, tokenizer: Tokenizer) -> list[list[int]]:
-        """Ids of every prompt. Raises ValueError if a chat template is needed and the model has none."""
-        return [tokenizer.encode(tokenizer.chat(text) if self.chat else text) for text in self.texts]
+    def prompts(self, tokenizer: Tokenizer, longest: int | None = None) -> list[list[int]]:
+        """Ids of every prompt; of raw text that has more than `longest` its end. Raises ValueError if a chat template is needed and the
+        model has none."""
+        if self.chat:
+            return [tokenizer.encode(tokenizer.chat(text)) for text in self.texts]
+        return [ids if longest is None else ids[-longest:] for ids in map(tokenizer.encode, self.texts)]
 
 
 def _summarise(passage: str) -> str:
