@@ -85,6 +85,11 @@ class Mark:
         return math.fsum(check.max_points for check in self.checks)
 
     @property
+    def judged(self) -> bool:
+        """Whether there is a score at all: where the grader itself failed there is none, and no table may give the student 0."""
+        return self.status != "error"
+
+    @property
     def passed(self) -> bool:
         return self.status == "graded" and all(check.passed for check in self.checks)
 

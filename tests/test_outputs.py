@@ -40,7 +40,10 @@ def a_mark(student="ada", lost=(), status="graded", **changes):
     return Mark(student, A, status, tuple(checks), **changes)
 
 
-RIGHT, PARTLY = a_mark("ada"), a_mark("ben", {"exact_law": (1.5, "no bonus token after 3 acceptances"), "equivalence": (0, "TV = 0.31")})
+RIGHT, PARTLY = (
+    a_mark("ada"),
+    a_mark("ben", {"exact_law": (1.5, "no bonus token after 3 acceptances"), "equivalence": (0, "TV = 0.31")}),
+)
 NOT_READ = a_mark("cleo", dict.fromkeys(CELLS, (0.0, "nothing was run")), "unreadable", notes=("the file is not JSON",))
 STRANGER = Mark("dora", "02-rejection_rule", "unknown", (), ("did you mean 02-rejection-rule?",))
 MARKS = [NOT_READ, PARTLY, RIGHT, STRANGER]
@@ -58,7 +61,11 @@ def template(tmp_path_factory):
 def submissions(tmp_path_factory, template):
     folder = tmp_path_factory.mktemp("submitted")
     paths = {}
-    for student, content in {"ada": course.text(zoo.filled(A, template[1][A])), "ben": course.text(template[1][A]), "cleo": "no"}.items():
+    for student, content in {
+        "ada": course.text(zoo.filled(A, template[1][A])),
+        "ben": course.text(template[1][A]),
+        "cleo": "no",
+    }.items():
         paths[student] = folder / student / A / NOTEBOOK
         paths[student].parent.mkdir(parents=True)
         paths[student].write_text(content, encoding="utf-8")
@@ -123,6 +130,41 @@ def test_canvas_gets_its_own_format():
     ]
 
 
+OURS = a_mark("ben", dict.fromkeys(CELLS, (0.0, "")), "error", notes=("the judge broke",))
+
+
+def test_a_fault_of_the_grader_gives_nobody_a_score():
+    """No table may hold a 0 that a teacher would import; what an earlier run gave stays."""
+    assert tables.canvas([RIGHT, OURS], {}).splitlines()[2:] == ["ada,,,ada,,10", "ben,,,ben,,"]
+    assert tables.canvas([RIGHT, OURS], {}, ROSTER).splitlines()[3] == '"Hopper, Grace",77,u2,ben,S1,'
+    row = next(iter(csv.DictReader(io.StringIO(tables.grades([OURS])))))
+    assert (row["score"], row["max_score"], row["status"]) == ("", "10", "error")
+    assert json.loads(gradescope.results(OURS)).keys().isdisjoint({"score", "tests"})
+    assert report.reports([RIGHT, OURS], pictures=False)[0].mean == 10.0, "a mark that was never made is no part of the mean"
+
+
+def test_the_gradebook_keeps_what_it_had_where_the_grader_failed(tmp_path, template):
+    shutil.copytree(template[0], tmp_path / "course")
+    database = f"sqlite:///{tmp_path / 'course' / 'gradebook.db'}"
+    for before, expected in (([PARTLY], 6.5), ([], None)):
+        for mark in (*before, OURS):
+            gradebook.write([mark], database, {"ben": "ben"})
+        (score, _, by_hand), own = scores_in(database)["ben"], list(grades_of(database, "ben"))
+        assert by_hand, "a person must be asked to look"
+        assert (score == expected) if expected else own.count(None) == len(own)
+        gradebook.write([dataclasses.replace(RIGHT, student="ben")], database, {"ben": "ben"})
+        assert scores_in(database)["ben"] == (10.0, 10.0, False)
+        shutil.rmtree(tmp_path / "course")
+        shutil.copytree(template[0], tmp_path / "course")
+
+
+def grades_of(database, student):
+    with Gradebook(database, "specdec") as book:
+        return [
+            grade.auto_score for grade in book.find_submission_notebook("exercise", A, student).grades if grade.cell.max_score
+        ]
+
+
 ROSTER = """\ufeffStudent,ID,SIS User ID,SIS Login ID,Section,02-rejection-rule (987),Final Score
     Points Possible,,,,,10,(read only)
 "Lovelace, Ada",1234,u1,al1,S1,,
@@ -145,10 +187,19 @@ def test_a_canvas_export_gives_the_rows_and_the_titles():
 
 def test_a_page_tells_everything_and_loads_nothing(written):
     page = (written / "feedback" / "ben" / f"{A}.html").read_text(encoding="utf-8")
-    for told in ("6.5 of 10", "no bonus token after 3 acceptances", "expected", "look\nagain", "1.5 of 3", "data:image/png;base64,"):
+    for told in (
+        "6.5 of 10",
+        "no bonus token after 3 acceptances",
+        "expected",
+        "look\nagain",
+        "1.5 of 3",
+        "data:image/png;base64,",
+    ):
         assert told in page, f"the page does not say {told!r}"
     assert 'os.environ["SPECDEC_GRADING_SEED"] = "12345"' in page.replace("&#34;", '"')
-    assert 'check("02.exact_law", spec_step, hidden=True)' in page.replace("&#34;", '"'), "the page must say how to repeat the check"
+    assert 'check("02.exact_law", spec_step, hidden=True)' in page.replace("&#34;", '"'), (
+        "the page must say how to repeat the check"
+    )
     assert not re.search(r'(src|href)="(?!data:)', page), "a page must load nothing from elsewhere"
     assert "HIDDEN TESTS" not in page
     assert "prefers-color-scheme: dark" in page
@@ -157,7 +208,11 @@ def test_a_page_tells_everything_and_loads_nothing(written):
 def test_what_students_wrote_is_escaped_everywhere():
     check = CheckMark("02.a", "a", 0, 1, EVIL, EVIL, EVIL, EVIL, EVIL, seed=1)
     mark = Mark(EVIL, A, "graded", (check,), (EVIL,))
-    for page in (pages.page(mark, {"a": {"error": EVIL}}), report.page([mark]), pages.page(dataclasses.replace(mark, assignment=EVIL), {})):
+    for page in (
+        pages.page(mark, {"a": {"error": EVIL}}),
+        report.page([mark]),
+        pages.page(dataclasses.replace(mark, assignment=EVIL), {}),
+    ):
         assert "<script" not in page
         assert "<img src=x" not in page
         assert "\x1b" not in page
@@ -165,7 +220,9 @@ def test_what_students_wrote_is_escaped_everywhere():
 
 def test_a_picture_that_cannot_be_drawn_costs_only_the_picture(tmp_path, template):
     bad = [{"kind": "no such kind"}, {"kind": "law", "right": 3, "student": {}}, {"kind": "curves"}, {}]
-    checks = tuple(CheckMark(f"02.{i}", f"check_{i}", 0, 1, "named mistake", picture=picture or {"x": 1}) for i, picture in enumerate(bad))
+    checks = tuple(
+        CheckMark(f"02.{i}", f"check_{i}", 0, 1, "named mistake", picture=picture or {"x": 1}) for i, picture in enumerate(bad)
+    )
     mark = Mark("ada", A, "graded", checks)
     page = pages.page(mark, pages.pictures(mark))
     assert page.count("There is no picture here") == len(bad)
@@ -196,7 +253,9 @@ def test_everything_is_there_and_the_second_time_changes_nothing(written, templa
     rows = rows_of(database)
     writing.everything(MARKS[::-1], written, template[1], submissions[::-1])
     assert rows_of(database) == rows, "writing the same marks again must change nothing in the gradebook"
-    assert {k: v for k, v in contents(written).items() if k.suffix != ".db"} == {k: v for k, v in before.items() if k.suffix != ".db"}
+    assert {k: v for k, v in contents(written).items() if k.suffix != ".db"} == {
+        k: v for k, v in before.items() if k.suffix != ".db"
+    }
 
 
 def test_the_gradebook_has_partial_credit_and_nothing_to_grade_by_hand(written):
@@ -252,7 +311,9 @@ def test_stock_nbgrader_exports_and_gives_feedback(written, tmp_path):
     for student, score in SCORES.items():
         page = (folder / "feedback" / student / A / "exercise.html").read_text(encoding="utf-8")
         assert f"Score: {score} / 10.0" in page, f"nbgrader's feedback for {student} has another score"
-    assert "no bonus token after 3 acceptances" in (folder / "feedback" / "ben" / A / "exercise.html").read_text(encoding="utf-8")
+    assert "no bonus token after 3 acceptances" in (folder / "feedback" / "ben" / A / "exercise.html").read_text(
+        encoding="utf-8"
+    )
 
 
 ODD = ["ada", "Ada", "a,b", "new\nline", "\udcff", " lead", "x" * 255, "名" * 85, "..", "-rf", "a/b"]
@@ -261,7 +322,9 @@ ODD = ["ada", "Ada", "a,b", "new\nline", "\udcff", " lead", "x" * 255, "名" * 8
 def test_any_name_is_one_folder_and_one_student(tmp_path, template):
     names = folders(ODD)
     assert len({name.casefold() for name in names.values()}) == len(ODD), "two students share a folder"
-    assert all(len(name.encode()) <= 220 and len(name) <= 128 and "/" not in name and name.isprintable() for name in names.values())
+    assert all(
+        len(name.encode()) <= 220 and len(name) <= 128 and "/" not in name and name.isprintable() for name in names.values()
+    )
     assert names["-rf"] == "-rf"
     shutil.copytree(template[0], tmp_path / "course")
     marks = [dataclasses.replace(RIGHT, student=student) for student in ODD]
@@ -318,7 +381,9 @@ def postgres():
     found = [shutil.which("initdb"), *map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb"))]
     programs = next((Path(path).parent for path in found if path), None)
     if programs is None:
-        pytest.skip("needs PostgreSQL, of which there is none here: sudo apt install postgresql (scripts/install-system.sh does it)")
+        pytest.skip(
+            "needs PostgreSQL, of which there is none here: sudo apt install postgresql (scripts/install-system.sh does it)"
+        )
     someone = as_nobody()
     with tempfile.TemporaryDirectory(prefix="pg-") as folder:  # short: a socket's path has at most 107 characters
         if someone:
@@ -354,7 +419,12 @@ def test_the_gradebook_may_be_in_postgresql(postgres, tmp_path, submissions):
 
 
 def test_the_same_mistake_with_other_numbers_is_one_mistake():
-    told = ["no bonus token after 3 acceptances", "no bonus token after 12 acceptances", "TV = 0.31 (1, 2, 3)", "TV = 4e-3 (1, 2)"]
+    told = [
+        "no bonus token after 3 acceptances",
+        "no bonus token after 12 acceptances",
+        "TV = 0.31 (1, 2, 3)",
+        "TV = 4e-3 (1, 2)",
+    ]
     marks = [a_mark(f"s{i}", {"exact_law": (0, message)}) for i, message in enumerate([*told, *3 * ["resamples from p"]])]
     (found,) = report.reports([*marks, RIGHT, NOT_READ], pictures=False)
     assert [(m.students, m.message) for m in found.mistakes if m.check == "02.exact_law"] == [

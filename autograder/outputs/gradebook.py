@@ -85,10 +85,11 @@ def _new(session: Session, assignment: Assignment, student: str) -> SubmittedAss
 
 
 def _grade(submission: SubmittedAssignment, mark: Mark) -> None:
+    """Where the grader itself failed, the points of an earlier run stay, and nbgrader asks a person to look."""
     points = {check.grade_id: check.points for check in mark.checks}
     for notebook in submission.notebooks:
         if notebook.name == NOTEBOOK:
             for grade in notebook.grades:
-                grade.auto_score = points.get(grade.cell.name, 0.0)
-                grade.needs_manual_grade = False
-
+                if mark.judged:
+                    grade.auto_score = points.get(grade.cell.name, 0.0)
+                grade.needs_manual_grade = not mark.judged

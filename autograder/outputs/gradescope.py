@@ -10,18 +10,22 @@ from autograder.outputs.pages import clean
 
 
 def results(mark: Mark) -> str:
-    """The text of results.json. Students see each check's message; what the grader printed is for the instructor alone."""
+    """The text of results.json. Students see each check's message; what the grader printed is for the instructor alone.
+
+    Where the grader itself failed there is neither a score nor a test with one: Gradescope then says that the autograder did not run, and
+    gives no mark.
+    """
     told = "" if mark.status == "graded" else f"{mark.status}: {STATUS[mark.status]}."
     output = "\n".join(filter(None, [told, *(f"{note}." for note in mark.notes)]))
+    scored = {"score": mark.score, "tests": [_test(check) for check in mark.checks]} if mark.judged else {}
     return json.dumps(
         {
-            "score": mark.score,
+            **scored,
             "output": clean(output),
             "output_format": "text",
             "visibility": "visible",
             "stdout_visibility": "hidden",
             "execution_time": round(sum(check.seconds for check in mark.checks)),
-            "tests": [_test(check) for check in mark.checks],
             "extra_data": {"status": mark.status, "submission": mark.submission, "version": mark.version},
         },
         indent=1,

@@ -73,7 +73,9 @@ def table(marks: Sequence[Mark]) -> str:
     rows = []
     for report in reports(marks, pictures=False):
         for task in report.tasks:
-            rows.append([report.assignment, task.name, PASSED, str(task.full), number(task.full / report.students), number(task.worth)])
+            rows.append(
+                [report.assignment, task.name, PASSED, str(task.full), number(task.full / report.students), number(task.worth)]
+            )
             for mistake in report.mistakes:
                 if mistake.check == task.name:
                     share = number(mistake.students / report.students)
@@ -88,7 +90,7 @@ def kind(message: str) -> str:
 
 
 def _report(assignment: str, marks: list[Mark], pictures: bool) -> Report:
-    scores = [mark.score for mark in marks]
+    scores = [mark.score for mark in marks if mark.judged] or [0.0]
     worth = max(mark.max_score for mark in marks)
     names = list(dict.fromkeys(check.name for mark in marks for check in mark.checks))
     tasks = [_task(name, marks) for name in names]

@@ -33,16 +33,24 @@ def written(rows: Sequence[Sequence[str]]) -> str:
 
 
 def grades(marks: Sequence[Mark]) -> str:
-    """grades.csv: one row for each submission, sorted."""
+    """grades.csv: one row for each submission, sorted; without a score where the grader itself failed."""
     rows = [
-        [cell(m.student), cell(m.assignment), number(m.score), number(m.max_score), m.status, cell(m.message)]
+        [
+            cell(m.student),
+            cell(m.assignment),
+            number(m.score) if m.judged else "",
+            number(m.max_score),
+            m.status,
+            cell(m.message),
+        ]
         for m in sorted(marks, key=lambda mark: (mark.student, mark.assignment))
     ]
     return written([GRADES, *rows])
 
 
 def canvas(marks: Sequence[Mark], ids: Mapping[str, str] | None = None, roster: str = "") -> str:
-    """The marks as Canvas's gradebook imports them: one row for each student, one column for each assignment.
+    """The marks as Canvas's gradebook imports them: one row for each student, one column for each assignment. The cell stays empty,
+    which Canvas takes as no change, where the grader itself failed.
 
     ids: {student: Canvas's number of the user}, as in the file names of a Canvas download. Canvas goes by the number, then by
         SIS ids; a student without a number has the name as login.
@@ -88,4 +96,4 @@ def _letters(text: str) -> str:
 
 
 def _scores(own: Mapping[str, Mark], titles: Mapping[str, str]) -> list[str]:
-    return [number(own[slug].score) if slug in own else "" for slug in titles]
+    return [number(own[slug].score) if slug in own and own[slug].judged else "" for slug in titles]

@@ -79,11 +79,15 @@ def everything(
         files.write(_page(out, job.mark, names), page)  # last: it says that the rest is there
     if released:
         times = {key: s.timestamp for key, s in found.items() if s.timestamp}
-        gradebook.write(marks, db_url or URL.create("sqlite", database=str((out / "course" / "gradebook.db").resolve())), names, times)
+        gradebook.write(
+            marks, db_url or URL.create("sqlite", database=str((out / "course" / "gradebook.db").resolve())), names, times
+        )
         files.write(out / "course" / "nbgrader_config.py", CONFIG.format(course=gradebook.COURSE))
     files.write(out / "class.html", report.page(marks))
     files.write(out / "class.csv", report.table(marks))
-    files.write(out / "canvas.csv", tables.canvas(marks, {s.student: s.canvas_id for s in found.values() if s.canvas_id}, roster))
+    files.write(
+        out / "canvas.csv", tables.canvas(marks, {s.student: s.canvas_id for s in found.values() if s.canvas_id}, roster)
+    )
     files.write(out / "grades.csv", tables.grades(marks))
 
 
