@@ -34,7 +34,7 @@ SITE := _build/.site
 
 tree = $(shell find $(wildcard $(1)) -type f ! -path '*/.*' ! -path '*/__pycache__/*' ! -name '*.pyc' ! -name '* *')
 LIBRARY_FILES := $(call tree,specdec autograder/checks)
-SITE_FILES := $(wildcard _config.yml _toc.yml index.md references.bib scripts/chapter_numbers.py) $(call tree,chapters appendices figures _static site/vendor)
+SITE_FILES := $(wildcard _config.yml _toc.yml index.md references.bib scripts/chapter_numbers.py scripts/pack.py) $(call tree,chapters appendices figures _static site/vendor)
 
 say = @printf '\n\033[1;35m==>\033[0m \033[1m%s\033[0m\n' $(1)
 
@@ -77,6 +77,7 @@ $(LIBRARY): $(LIBRARY_FILES) _build/.names-LIBRARY_FILES $(INSTALLED)
 $(SITE): $(SITE_FILES) _build/.names-SITE_FILES $(LIBRARY)
 	$(call say,"Building the book (lessons that changed are run)")
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n
+	@$(BIN)/python scripts/pack.py _build/html/specdec.zip
 	@touch $@
 
 book: fetch $(SITE)  ## build the book and serve it on localhost

@@ -15,12 +15,14 @@ import yaml
 from playwright.sync_api import sync_playwright
 from sitetools import skip_or_fail
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 import screenshots
+
+ROOT = Path(__file__).resolve().parents[1]
 
 SETTINGS = ROOT / "scripts" / "lab"
 LESSONS = sorted((ROOT / "chapters").glob("*/lesson.md"))
+EXERCISES = sorted((ROOT / "chapters").glob("*/exercise.ipynb"))
 CHAPTER = "02-rejection-rule"
 
 
@@ -64,9 +66,10 @@ def test_saving_a_lesson_in_jupyterlab_loses_nothing(lesson):
     assert sum(cell.cell_type == "code" for cell in before.cells) > 5
 
 
-@pytest.mark.parametrize("page", [*LESSONS, *sorted((ROOT / "chapters").glob("*/exercise.ipynb"))], ids=lambda path: f"{path.parent.name} {path.name}")
+@pytest.mark.parametrize("page", [*LESSONS, *EXERCISES], ids=lambda path: f"{path.parent.name} {path.name}")
 def test_formulas_use_no_macro_that_the_book_alone_has(page):
-    macros = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["sphinx"]["config"]["mathjax3_config"]["tex"].get("macros", {})
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["sphinx"]["config"]
+    macros = config["mathjax3_config"]["tex"]["macros"]
     text = "\n".join(cell.source for cell in jupytext.read(page).cells if cell.cell_type == "markdown")
     assert not {name for name in macros if re.search(rf"\\{name}(?![a-zA-Z])", text)}, "JupyterLab shows the formula as text: write it out"
 
@@ -113,12 +116,15 @@ def address(server: subprocess.Popen, project: Path) -> str:
 
 @pytest.fixture(scope="module")
 def tab(lab):
-    with sync_playwright() as play, play.chromium.launch(executable_path=screenshots.find_chromium(), args=screenshots.ARGUMENTS) as browser:
-        with browser.new_page(viewport={"width": 1400, "height": 2400}) as tab:
-            tab.set_default_timeout(30_000)
-            tab.goto(lab)
-            item(tab, CHAPTER).dblclick()
-            yield tab
+    with (
+        sync_playwright() as play,
+        play.chromium.launch(executable_path=screenshots.find_chromium(), args=screenshots.ARGUMENTS) as browser,
+        browser.new_page(viewport={"width": 1400, "height": 2400}) as tab,
+    ):
+        tab.set_default_timeout(60_000)
+        tab.goto(lab)
+        item(tab, CHAPTER).dblclick()
+        yield tab
 
 
 def item(tab, name: str):
@@ -185,7 +191,7 @@ class TestInTheBrowser:
             tab.keyboard.insert_text(answer)
             tab.keyboard.press("Shift+Enter")  # runs it, and goes on to the check
             tab.keyboard.press("Shift+Enter")
-            cell(tab, 'check("02.accept_or_reject"').locator(".jp-OutputArea", has_text=said).wait_for()
+            cell(tab, 'check("02.accept_or_reject"').locator(".jp-OutputArea", has_text=said).wait_for(timeout=300_000)
 
     def test_a_hint_unfolds(self, tab):
         hint = tab.locator(".jp-NotebookPanel details", has_text="A token with q(x) = 0 is never drafted").first
