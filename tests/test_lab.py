@@ -142,6 +142,9 @@ ALL_RENDERED = r"""() => {
     return texts.length > 10 && !texts.some(text => /\{(prf:)?\w+\}`|^:::|^```/m.test(text));
 }"""
 
+# Until then a cell that is run says nothing and is not run.
+KERNEL_READY = "() => jupyterapp.shell.currentWidget.sessionContext.ready"
+
 # What the notebook in front holds after all of its cells have run.
 RUN_ALL = """async () => {
     await jupyterapp.commands.execute('notebook:run-all-cells');
@@ -183,8 +186,12 @@ class TestInTheBrowser:
 
     def test_an_exercise_names_a_mistake_and_accepts_what_is_right(self, tab, answers):
         item(tab, "exercise.ipynb").dblclick()
-        cell(tab, "from autograder.checks import check").locator(".cm-content").click()
+        first = cell(tab, "from autograder.checks import check")
+        first.wait_for()
+        tab.evaluate(KERNEL_READY)
+        first.locator(".cm-content").click()
         tab.keyboard.press("Shift+Enter")
+        first.locator(".jp-InputPrompt", has_text="[1]:").wait_for(timeout=300_000)  # PyTorch is imported
         for answer, said in answers.items():
             cell(tab, "def accept_or_reject").locator(".cm-content").click()
             tab.keyboard.press("Control+A")
