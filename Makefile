@@ -3,6 +3,7 @@
 #   PYTHON=python3.12      which Python makes the environment (3.11 or newer; found by itself where possible)
 #   PIP_ARGS='...'         more arguments for pip, for example where to find PyTorch's CPU wheels
 #   PORT=8000              first port tried for the book
+#   LAB_ARGS='--no-browser'  more arguments for JupyterLab
 #   PYTEST_ARGS='-k tree'  more arguments for pytest
 #   WORKERS=2              processes that run tests side by side (0: all in one process, as for a debugger)
 
@@ -33,7 +34,7 @@ SITE := _build/.site
 
 tree = $(shell find $(wildcard $(1)) -type f ! -path '*/.*' ! -path '*/__pycache__/*' ! -name '*.pyc' ! -name '* *')
 LIBRARY_FILES := $(call tree,specdec autograder/checks)
-SITE_FILES := $(wildcard _config.yml _toc.yml index.md references.bib) $(call tree,chapters appendices figures _static site/vendor)
+SITE_FILES := $(wildcard _config.yml _toc.yml index.md references.bib scripts/chapter_numbers.py scripts/pack.py) $(call tree,chapters appendices figures _static site/vendor)
 
 say = @printf '\n\033[1;35m==>\033[0m \033[1m%s\033[0m\n' $(1)
 
@@ -76,6 +77,7 @@ $(LIBRARY): $(LIBRARY_FILES) _build/.names-LIBRARY_FILES $(INSTALLED)
 $(SITE): $(SITE_FILES) _build/.names-SITE_FILES $(LIBRARY)
 	$(call say,"Building the book (lessons that changed are run)")
 	@$(BIN)/jupyter-book build . --all -W --keep-going -n
+	@$(BIN)/python scripts/pack.py _build/html/specdec.zip
 	@touch $@
 
 book: fetch $(SITE)  ## build the book and serve it on localhost
@@ -84,9 +86,11 @@ book: fetch $(SITE)  ## build the book and serve it on localhost
 site: fetch $(SITE)  ## build the book into _build/html; a warning is an error
 	@echo "The site is in _build/html"
 
+# scripts/lab: a lesson opens as a notebook, no question about news, and none of the panes that nbgrader has for teachers.
 lab: fetch  ## open JupyterLab on the chapters
 	@root=; if [ "$$(id -u)" -eq 0 ]; then root=--allow-root; fi; \
-	$(BIN)/jupyter lab $$root chapters  # without the option Jupyter refuses to run as root, as in a container
+	JUPYTER_CONFIG_PATH="$(CURDIR)/scripts/lab$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
+	$(BIN)/jupyter lab $$root $(LAB_ARGS) chapters  # without --allow-root Jupyter refuses to run as root, as in a container
 
 # -- checks --------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,9 @@
 import io
 import json
 import re
+import sys
 import tokenize
+import zipfile
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
@@ -11,6 +13,9 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 from sitetools import site_or_skip
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+import pack
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKS = re.compile(r"### (BEGIN|END) (SOLUTION|HIDDEN TESTS)")
@@ -274,3 +279,78 @@ def test_the_public_part_of_an_exercise_is_no_leak(tmp_path):
     (tmp_path / "exercise.ipynb").write_text(json.dumps({"cells": [{"source": public}, {"source": "p - q", "outputs": []}]}))
     (tmp_path / "lesson.md").write_text("```{code-cell}\nfrom specdec import residual\nresidual(p, q)\n```")
     assert not leaks({"planted": Secrets(EXERCISE)}, tmp_path)
+
+
+# -- the project, packed -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clone", [True, False])
+def test_the_packed_project_has_no_solutions(tmp_path, clone):
+    project = tmp_path / "project"
+    for name in ("Makefile", "chapters/02/exercise.ipynb", "solutions/02/exercise.py", "autograder/zoo/right/a.py", "autograder/judge.py"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("as committed")
+    (project / ".gitignore").write_text("/graded/\n")
+    (project / "graded").mkdir()
+    (project / "graded" / "grades.csv").write_text("marks")
+    if clone:
+        for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "all"]):
+            pack.git(project, *command)
+        (project / "chapters/02/exercise.ipynb").write_text("solved by the teacher")
+        (project / "roster.csv").write_text("names")
+    pack.pack(tmp_path / "specdec.zip", project)
+    with zipfile.ZipFile(tmp_path / "specdec.zip") as packed:
+        names = {name for name in packed.namelist() if not name.endswith("/")}
+        assert names == {f"specdec/{name}" for name in (".gitignore", "Makefile", "chapters/02/exercise.ipynb", "autograder/judge.py")}
+        assert packed.read("specdec/chapters/02/exercise.ipynb") == b"as committed"
+
+
+def test_the_site_carries_the_project(built_site, secrets, tmp_path):
+    with zipfile.ZipFile(built_site / "specdec.zip") as packed:
+        assert {"specdec/Makefile", "specdec/chapters/02-rejection-rule/lesson.md"} <= set(packed.namelist())
+        assert not [name for name in packed.namelist() if name.startswith(("specdec/solutions", "specdec/autograder/zoo"))]
+        packed.extractall(tmp_path, [name for name in packed.namelist() if name.startswith("specdec/chapters/")])
+    assert not leaks(secrets, tmp_path)
+
+
+# -- numbers -------------------------------------------------------------------------------------------------------
+
+
+def test_chapters_carry_the_numbers_of_their_folders(soups, built_site):
+    lessons = {page: soup for page, soup in soups.items() if page.name == "lesson.html"}
+    assert lessons
+    for page, soup in lessons.items():
+        number = page.parent.name[:2]
+        assert soup.select_one("article h1").get_text().startswith(f"{number} ")
+        beside = {a["href"]: a.get_text(strip=True) for a in soup.select(".bd-links a.reference")}
+        assert beside["#"].startswith(f"{number} ")
+    first = soups[built_site / "index.html"]
+    for a in first.select(".bd-links a.reference[href$='/lesson.html']"):
+        assert a.get_text(strip=True).startswith(Path(a["href"]).parent.name[:2] + " ")
+
+
+def test_figures_and_theorems_are_numbered_by_chapter(soups):
+    """Theorem 2.1, Algorithm 2.2, Figure 2.1; and a reference says what stands where it leads."""
+    known = {page: numbered_places(soup) for page, soup in soups.items()}
+    lessons = [page for page in soups if page.name == "lesson.html"]
+    assert all(known[page] for page in lessons)
+    for page in lessons:
+        chapter = int(page.parent.name[:2])
+        assert not [said for said in known[page].values() if not re.fullmatch(rf"[A-Z][a-z]+ {chapter}\.\d+", said)]
+    seen = 0
+    for page, soup in soups.items():
+        for a in soup.select("a.reference"):
+            if re.fullmatch(r"(Figure|Theorem|Algorithm|Definition|Lemma|Corollary) [\d.]+", a.get_text(strip=True)):
+                address, place = urldefrag(a["href"])
+                assert known[(page.parent / unquote(address)).resolve() if address.strip("#") else page][place] == a.get_text(strip=True)
+                seen += 1
+    assert seen > 5
+
+
+def numbered_places(soup: BeautifulSoup) -> dict[str, str]:
+    """The id of each figure and theorem: its name and number."""
+    places = {}
+    for number in soup.select("article .caption-number"):
+        place = number.find_parent(["figure", "div"], id=True)
+        places[place["id"]] = number.get_text(strip=True)
+    return places
