@@ -17,16 +17,30 @@ if TYPE_CHECKING:
     from specdec.config import Config
     from specdec.decoding import generate, stream
     from specdec.distributions import Sampling, acceptance_rate, kl_divergence, residual, total_variation
-    from specdec.drafters import Combine, DraftModel, Eagle, EagleHead, Lookahead, Medusa, MedusaHeads, PromptLookup
+    from specdec.drafters import (
+        Combine,
+        DistilledDraft,
+        Drafter,
+        DraftModel,
+        Eagle,
+        EagleHead,
+        Lookahead,
+        Medusa,
+        MedusaHeads,
+        Outcome,
+        PromptLookup,
+        Proposer,
+    )
     from specdec.models import CheckpointError, Transformer, load_model, random_model
     from specdec.results import Generation, Round, Stats
     from specdec.tree import TokenTree
+    from specdec.uniforms import Purpose, Uniforms
     from specdec.verification import Verdict, verify_block, verify_chain, verify_tree
 
 __all__ = [
-    "CacheFull", "CheckpointError", "Combine", "Config", "DraftModel", "Eagle", "EagleHead", "Generation", "KVCache", "Lookahead", "Medusa",
-    "MedusaHeads", "PromptLookup", "Round", "Sampling", "Stats",
-    "TokenTree", "Transformer", "Verdict", "acceptance_rate", "expected_tokens", "generate", "kl_divergence", "law",
+    "CacheFull", "CheckpointError", "Combine", "Config", "DistilledDraft", "DraftModel", "Drafter", "Eagle", "EagleHead", "Generation",
+    "KVCache", "Lookahead", "Medusa", "MedusaHeads", "Outcome", "PromptLookup", "Proposer", "Purpose", "Round", "Sampling", "Stats",
+    "TokenTree", "Transformer", "Uniforms", "Verdict", "acceptance_rate", "expected_tokens", "generate", "kl_divergence", "law",
     "law_distance", "load_model", "optimal_k", "random_model", "residual", "speedup", "stream", "total_variation",
     "verify_block", "verify_chain", "verify_tree",
 ]
@@ -36,10 +50,14 @@ _LATER = {
     "config": ("Config",),
     "decoding": ("generate", "stream"),
     "distributions": ("Sampling", "acceptance_rate", "kl_divergence", "residual", "total_variation"),
-    "drafters": ("Combine", "DraftModel", "Eagle", "EagleHead", "Lookahead", "Medusa", "MedusaHeads", "PromptLookup"),
+    "drafters": (
+        "Combine", "DistilledDraft", "Drafter", "DraftModel", "Eagle", "EagleHead", "Lookahead", "Medusa", "MedusaHeads", "Outcome",
+        "PromptLookup", "Proposer",
+    ),
     "models": ("CheckpointError", "Transformer", "load_model", "random_model"),
     "results": ("Generation", "Round", "Stats"),
     "tree": ("TokenTree",),
+    "uniforms": ("Purpose", "Uniforms"),
     "verification": ("Verdict", "verify_block", "verify_chain", "verify_tree"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _LATER.items() for name in names}

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specdec.config import Config
-from specdec.device import upload
+from specdec.config import Config, check_size
+from specdec.device import floating_dtype, upload
 
 
 class CacheFull(ValueError):
@@ -25,6 +25,9 @@ class KVCache:
         batch_size: B.
         max_length: slots per row.
         device, dtype: of the tensors; the model's own.
+
+    Raises:
+        ValueError: if a size is not a whole number >= 1, or `config` or `dtype` is none.
     """
 
     def __init__(
@@ -33,10 +36,13 @@ class KVCache:
         batch_size: int,
         max_length: int,
         device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | str = torch.float32,
     ):
-        if batch_size < 1 or max_length < 1:
-            raise ValueError(f"batch_size and max_length must be >= 1, got {batch_size} and {max_length}")
+        if not isinstance(config, Config):
+            raise ValueError(f"config must be a Config, such as model.config, got {config!r:.80}")
+        check_size("batch_size", batch_size)
+        check_size("max_length", max_length)
+        dtype = floating_dtype(dtype)
         self.max_length = max_length
         shape = (config.layers, batch_size, config.kv_heads, max_length, config.head_dim)
         self.keys = torch.zeros(shape, device=device, dtype=dtype)

@@ -13,12 +13,13 @@ import typer
 
 from specdec.bench import bench
 from specdec.console import clear_errors, new_console
-from specdec.decoding import prompt_ids, stream
+from specdec.continuation import Continuation
+from specdec.decoding import stream
 from specdec.distributions import Sampling
 from specdec.methods import METHODS, READS, Settings, build, canonical, check_read, has_random_heads, heads_of
 from specdec.models import SMOLLM2, load_model
 from specdec.models import fetch as fetch_model
-from specdec.models.tokenizer import Tokenizer
+from specdec.prompts import prompt_ids
 from specdec.results import Round, Stats
 from specdec.showing import Painter, comparison
 from specdec.training import commands as training
@@ -99,7 +100,7 @@ def generate(
             console.rule("plain decoding" if name == "none" else name, style="dim")
             rounds = stream(target, ids, guesser, sampling, max_new_tokens, target.tokenizer.stop_tokens, seed, width)
             painter = Painter(console)
-            stats, texts[name] = _print_stream(rounds, target.tokenizer, painter)
+            stats, texts[name] = _print_stream(rounds, Continuation(target.tokenizer.decode, ids), painter)
             runs[name] = stats, painter
         console.print(comparison(runs))
         if weights is None and has_random_heads(drafter, folder):
@@ -122,19 +123,18 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _print_stream(rounds: Iterator[Round], tokenizer: Tokenizer, painter: Painter) -> tuple[Stats, list[int]]:
-    stats, ids = Stats(), []
-    pending: list[int] = []  # a character's bytes may be spread over several tokens
+def _print_stream(rounds: Iterator[Round], text: Continuation, painter: Painter) -> tuple[Stats, list[int]]:
+    stats, ids, kind = Stats(), [], "plain"
     for round in rounds:
         stats.add(round)
         painter.count(round)
         ids += round.tokens
         for i, token in enumerate(round.tokens):
-            pending.append(token)
-            text = tokenizer.decode(pending)
-            if not text.endswith("\ufffd"):
-                painter.print(text, "accepted" if i < round.accepted else round.last)
-                pending = []
+            kind = "accepted" if i < round.accepted else round.last
+            if piece := text.push([token]):  # a character's bytes may be spread over several tokens
+                painter.print(piece, kind)
+    if rest := text.finish():
+        painter.print(rest, kind)
     painter.end()
     return stats, ids
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 # What Config.rope_scaling must say, and what it may say, for each way of scaling, in the words of Hugging Face's config.json.
 ROPE_SCALINGS = {
@@ -110,9 +111,19 @@ def _check_rope_scaling(scaling: dict) -> None:
 
 def check_size(name: str, value: object) -> None:
     """Raises ValueError unless the value is a whole number >= 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
+    check_whole(name, value, 1)
+
+
+def check_whole(name: str, value: object, least: int | None = None) -> None:
+    """Raises ValueError unless the value is a whole number (of Python or numpy), and at least `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or (least is not None and value < least):
+        raise ValueError(f"{name} must be a whole number{'' if least is None else f' >= {least}'}, got {value!r}")
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a real number (of Python or numpy); a NaN is one, True is none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    return is_number(value) and 0 < value < math.inf

@@ -11,20 +11,23 @@ target's forward, and each keeps its own length in the cache.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from specdec.cache import KVCache
+from specdec.config import check_size, check_whole
+from specdec.continuation import Continuation
 from specdec.device import upload
 from specdec.distributions import Sampling
-from specdec.drafters.base import Drafter, Outcome, Proposer, check_proposal
+from specdec.drafters.base import Drafter, Outcome, Proposer
+from specdec.drafters.checking import Acquaintance, acquaintance, begin, check_drafter, check_layers, check_proposal
 from specdec.judging import Decision, decide
 from specdec.models.fixed_shape import check_width
-from specdec.models.transformer import Output, Transformer
-from specdec.prompts import Prompt, is_batch, prompt_ids, stop_ids
+from specdec.models.transformer import Output, Transformer, check_model
+from specdec.prompts import Prompt, batch_ids, is_batch, stop_ids
 from specdec.results import Generation, Round, Stats
 from specdec.tree import TokenTree
 from specdec.uniforms import Purpose, Uniforms
@@ -40,6 +43,7 @@ class Request:
     uniforms: Uniforms
     layers: Sequence[int] = ()  # of the target, whose outputs the proposer reads
     max_nodes: int | None = None  # of a tree, as the drafter promised; None: not known
+    known: Acquaintance = field(default_factory=Acquaintance)  # a drafter that is new gets closer looks
 
     @classmethod
     def begin(
@@ -60,19 +64,28 @@ class Request:
             )
         if drafter is None:
             return cls(committed, longest, None, uniforms)
-        proposer, layers, n = drafter.start(target, sampling, longest), getattr(drafter, "layers", ()), target.config.layers
-        if not all(0 <= layer < n for layer in layers):
-            raise ValueError(f"the drafter reads the target's layers {tuple(layers)}, which must lie in [0, {n})")
-        return cls(committed, longest, proposer, uniforms, layers, drafter.max_nodes)
+        proposer = begin(drafter, target, sampling, longest)
+        layers = check_layers(drafter, target.config.layers)
+        return cls(committed, longest, proposer, uniforms, layers, drafter.max_nodes, acquaintance(drafter))
 
     def draft(self, target: Transformer) -> TokenTree:
         """Raises ValueError if the proposer breaks its promises (`check_proposal`)."""
         limit = self.longest - len(self.committed) - 1
-        if not self.proposer or not limit:
+        if self.proposer is None or not limit:
             return TokenTree.empty(target.device)
-        tree = self.proposer.propose(self.committed, limit, self.uniforms)
-        check_proposal(tree, limit, self.max_nodes, target.config.vocab_size)
+        shown = list(self.committed)  # a copy, so that no proposer can touch the text
+        tree = self.proposer.propose(shown, limit, self.uniforms)
+        if shown != self.committed:
+            raise ValueError(
+                f"the proposer changed `committed`, the {len(self.committed)} tokens that it was shown: "
+                f"they end with {self.committed[-4:]}, and it left {shown[-4:]} at the end of {len(shown)}; let it copy the list"
+            )
+        check_proposal(tree, limit, self.max_nodes, target.config.vocab_size, target.device, self.known.is_new)
+        self.known.trees += tree.q is not None
         return tree
+
+    def has_ended(self, stop_tokens: frozenset[int]) -> bool:
+        return len(self.committed) >= self.longest or self.committed[-1] in stop_tokens
 
     def draw(self, nodes: int) -> Tensor:
         """(nodes + 1,): the coins of the tree, and the number that chooses the next token."""
@@ -109,27 +122,29 @@ def generate(
     Raises:
         ValueError: on an empty prompt, an id outside the vocabulary, prompt + max_new_tokens beyond the model's context, a
             drafter that does not fit the target, or a width that does not hold the tree. Before any work is done. In a round:
-            before the target runs, if a proposer's tree is larger or deeper than it may be, or has a q of another vocabulary or,
-            where that can be seen without waiting, an id outside it; before a token is committed, if it would have to be drawn
-            from logits that have a NaN or a +inf, or are all -inf. Single logits may be -inf.
+            before the target runs, if a proposer breaks its promises (`specdec.drafters.checking`: a tree that is too large, an id
+            that is none, a q that its tokens cannot come from; every number of q is looked at in a drafter's first rounds, later
+            those that cost nothing); before a token is committed, if it would have to be drawn from logits that have a NaN or a
+            +inf, or are all -inf. Single logits may be -inf.
     """
     steps = stream(target, prompt, drafter, sampling, max_new_tokens, stop_tokens, seed, width, request)
     if not is_batch(prompt):
-        return _generation(target, list(steps))
+        return _generation(list(steps))
     runs: list[list[Round]] = [[] for _ in prompt]
     for step in steps:
         for run, round in zip(runs, step, strict=True):
             if round is not None:
                 run.append(round)
-    return [_generation(target, run) for run in runs]
+    return [_generation(run) for run in runs]
 
 
-def _generation(target: Transformer, rounds: list[Round]) -> Generation:
+def _generation(rounds: list[Round]) -> Generation:
     stats, tokens = Stats(), []
     for round in rounds:
         stats.add(round)
         tokens += round.tokens
-    return Generation(tokens, target.tokenizer.decode(tokens) if target.tokenizer else None, stats, rounds)
+    texts = [round.text for round in rounds]
+    return Generation(tokens, None if None in texts else "".join(texts), stats, rounds)
 
 
 def stream(
@@ -147,16 +162,19 @@ def stream(
 
     The arguments are checked when it is called, not at the first round.
     """
+    check_model("target", target)
     batch = is_batch(prompt)
-    texts = [prompt_ids(target, text) for text in (prompt if batch else [prompt])]
+    texts = batch_ids(target, prompt)
     stops = stop_ids(target, stop_tokens)
-    if not texts:
-        raise ValueError("a batch needs at least one prompt, got none")
     if not isinstance(sampling, Sampling):
         raise ValueError(f"sampling must be a Sampling, got {sampling!r}")
-    if max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens must be >= 1, got {max_new_tokens}")
-    nodes = drafter.max_nodes if drafter else 0
+    check_size("max_new_tokens", max_new_tokens)
+    check_whole("request", request)
+    if width is not None:
+        check_whole("width", width)
+    if drafter is not None:
+        check_drafter(drafter)
+    nodes = drafter.max_nodes if drafter is not None else 0
     if width is not None and (batch or not nodes < width):
         raise ValueError(
             f"width = {width} takes one prompt and a drafter of at most {width - 1} nodes, got {len(texts)} prompts and {nodes} nodes"
@@ -172,7 +190,24 @@ def stream(
     if width is not None:
         check_width(target, cache, width)
     steps = rounds(target, cache, requests, sampling, stops, width)
+    if target.tokenizer is not None:
+        steps = _told(steps, requests, stops, target.tokenizer.decode)
     return steps if batch else (round for (round,) in steps)
+
+
+def _told(
+    steps: Iterator[list[Round | None]], requests: Sequence[Request], stops: frozenset[int], decode: Callable[[list[int]], str]
+) -> Iterator[list[Round | None]]:
+    """The rounds with their texts."""
+    texts = [Continuation(decode, request.committed) for request in requests]
+    for step in steps:
+        found: list[Round | None] = []
+        for round, request, text in zip(step, requests, texts, strict=True):
+            if round is not None:
+                new = text.push(round.tokens)
+                round = replace(round, text=new + text.finish() if request.has_ended(stops) else new)
+            found.append(round)
+        yield found
 
 
 @torch.inference_mode()
@@ -198,7 +233,7 @@ def rounds(
         yield found
         began = time.perf_counter()
         for row in reversed(range(len(batch))):
-            if len(batch[row].committed) >= batch[row].longest or batch[row].committed[-1] in stop_tokens:
+            if batch[row].has_ended(stop_tokens):
                 active[row] = active[-1]
                 active.pop()
                 if active:
@@ -223,7 +258,7 @@ def round_of(
     for request, one in zip(batch, decided, strict=True):
         _check_drawn(request, one, target.config.vocab_size)
     for row, (request, one) in enumerate(zip(batch, decided, strict=True)):
-        if request.proposer:
+        if request.proposer is not None:
             request.proposer.observe(_outcome(output, row, trees[row], one))
         emitted = _until_stop([*one.accepted, one.next_token], stop_tokens)
         request.committed += emitted
@@ -242,7 +277,7 @@ def _prefill(target: Transformer, cache: KVCache, request: Request, width: int |
         output = target(tokens, cache, rows=0, layers=request.layers, fixed=width is not None)
         cache.rollback(start + len(piece))
         outputs.append(_rows(output, 0, slice(len(piece))))
-    if new and request.proposer:
+    if new and request.proposer is not None:
         hidden, layers = zip(*outputs, strict=True)
         nothing = hidden[0].new_empty(0, target.config.vocab_size)
         inner = torch.cat(layers) if request.layers else None

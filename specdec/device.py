@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+FLOATING = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+
 
 def usable(device: torch.device | str) -> torch.device:
     """The device, which computes. Raises ValueError if PyTorch does not know it, or cannot use it on this machine."""
@@ -33,3 +35,11 @@ def upload(values: Sequence | Tensor, device: torch.device | str) -> Tensor:
 def on_host(device: torch.device) -> bool:
     """Whether values may be read without waiting for a device. Then work that would change nothing can be left out."""
     return device.type == "cpu"
+
+
+def floating_dtype(dtype: torch.dtype | str) -> torch.dtype:
+    """The dtype, which may be given by its name ("float32", "torch.float32"). Raises ValueError if it is none of real numbers."""
+    found = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
+    if not isinstance(found, torch.dtype) or found not in FLOATING:
+        raise ValueError(f"dtype must be one of {', '.join(str(one) for one in FLOATING)} or its name, got {dtype!r}")
+    return found

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from specdec.config import check_whole, is_number
 from specdec.device import on_host
 
 _WIDE = (torch.float32, torch.float64)
+# By less float32 cannot divide: 1 / T is infinite, or T is 0. By more T is infinite, or 1 / T is 0, and a logit of -inf becomes NaN.
+_COLDEST, _HOTTEST = torch.finfo(torch.float32).tiny, 1e37
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -38,7 +41,7 @@ class Sampling:
     Filters apply in the order temperature, top_k, top_p, min_p, each on the renormalised result of the one before.
 
     Args:
-        temperature: 0 means greedy: all mass on the argmax, the lowest id on ties.
+        temperature: 0 means greedy: all mass on the argmax, the lowest id on ties. So does what float32 cannot divide by, below 1.2e-38.
         top_k: keep the k most probable tokens.
         top_p: keep the smallest set of most probable tokens whose mass reaches top_p (Holtzman et al. 2019, section 3.1).
         min_p: keep tokens with at least min_p times the largest probability.
@@ -53,18 +56,18 @@ class Sampling:
     min_p: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature must be finite and >= 0, got {self.temperature}")
-        if self.top_k is not None and (self.top_k < 1 or int(self.top_k) != self.top_k):
-            raise ValueError(f"top_k must be a whole number >= 1, got {self.top_k}")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must lie in (0, 1], got {self.top_p}")
-        if self.min_p is not None and not 0 <= self.min_p <= 1:
-            raise ValueError(f"min_p must lie in [0, 1], got {self.min_p}")
+        if not is_number(self.temperature) or not 0 <= self.temperature < math.inf:
+            raise ValueError(f"temperature must be a finite number >= 0, got {self.temperature!r}")
+        if self.top_k is not None:
+            check_whole("top_k", self.top_k, 1)
+        if self.top_p is not None and not (is_number(self.top_p) and 0 < self.top_p <= 1):
+            raise ValueError(f"top_p must be a number in (0, 1], got {self.top_p!r}")
+        if self.min_p is not None and not (is_number(self.min_p) and 0 <= self.min_p <= 1):
+            raise ValueError(f"min_p must be a number in [0, 1], got {self.min_p!r}")
 
     @property
     def greedy(self) -> bool:
-        return self.temperature == 0
+        return self.temperature < _COLDEST
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Logits (..., V) → probabilities (..., V), float32 (float64 if the logits are).
@@ -79,10 +82,10 @@ class Sampling:
                 -1, best, logits.gather(-1, best) * 0 + 1
             )  # NaN in place of 1 where there is none
         if self.temperature != 1:  # the maximum goes first: divided by a tiny temperature, two numbers would both be infinite
-            logits = (logits - logits.amax(-1, keepdim=True)) / self.temperature
+            logits = (logits - logits.amax(-1, keepdim=True)) / min(self.temperature, _HOTTEST)
         probs = logits.softmax(-1)
         top_p = None if self.top_p == 1 else self.top_p  # rounding would cut the tail
-        top_k = min(self.top_k or probs.shape[-1], probs.shape[-1])
+        top_k = min(int(self.top_k or probs.shape[-1]), probs.shape[-1])
         if top_k < probs.shape[-1] or top_p is not None:
             probs = _normalised(_most_probable(probs, top_k, top_p))
         if self.min_p is not None:

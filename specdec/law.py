@@ -11,6 +11,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 
+class TooManyRuns(RuntimeError):
+    """The program has more runs than may be walked."""
+
+
 class Choose:
     """The random source that `law` hands to the program. Replays a prefix of choices, then takes the first branch each time."""
 
@@ -65,14 +69,14 @@ def law(program: Callable[[Choose], Hashable], max_runs: int = 1_000_000) -> dic
     in: Fractions stay exact, floats carry float64 rounding only.
 
     Raises:
-        RuntimeError: after max_runs runs; enumerate one step of the program, not the whole of it.
+        TooManyRuns: after max_runs runs, a RuntimeError; enumerate one step of the program, not the whole of it.
     """
     outcomes: dict[Any, float] = defaultdict(int)
     script: list[int] | None = []
     runs = 0
     while script is not None:
         if runs == max_runs:
-            raise RuntimeError(f"more than {max_runs} runs: enumerate a shorter program")
+            raise TooManyRuns(f"more than {max_runs} runs: enumerate a shorter program")
         choose = Choose(script)
         outcomes[program(choose)] += choose.probability
         runs += 1

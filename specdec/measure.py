@@ -365,3 +365,21 @@ def distributions_of(target: Transformer, drafter: Drafter, text: Text, sampling
             q.append(tree.q[0])
         observe(slice(len(committed) - 1, len(committed)), TokenTree(tree.tokens.tolist(), tree.parents.tolist()))
     return p[places], torch.stack(q) if q else p[:0]
+
+
+@torch.inference_mode()
+def logits_along(target: Transformer, source: Transformer | Drafter, texts: Sequence[Text]) -> Tensor:
+    """Logits (n, V) for each new token, one text after the other; probabilities at any temperature follow from them.
+
+    Args:
+        source: a model, which needs one forward for a text, or a drafter with a q, which goes from place to place: its log q at
+            temperature 1 is as good as logits. At the places of `distributions_of`.
+    """
+    rows = []
+    for prompt, new in texts:
+        if isinstance(source, Transformer):
+            tokens = torch.tensor([prompt + new[:-1]], device=source.device)
+            rows.append(source(tokens, source.new_cache(tokens.shape[1]), rows=len(new)).logits[0].float())
+        else:
+            rows.append(distributions_of(target, source, (prompt, new), Sampling())[1].log())
+    return torch.cat(rows)

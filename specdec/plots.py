@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 
 from specdec.colours import BLUE, COLOURS, GREEN, GREY, INK, ORANGE, PURPLE, RED, SKY, TINTS
 from specdec.decoding import Round
+from specdec.roofline import Machine
 from specdec.theory import expected_tokens, optimal_k, speedup
 
 # For what has no role in a round, such as methods and measured times.
@@ -116,6 +117,27 @@ def speedup_curves(
     ax.axhline(1, color=GREY, ls="--", lw=1)
     ax.set(xlabel="K, drafted tokens a round", ylabel="speedup", xticks=ks[:: max(1, k_max // 8)], title=f"c = {c:.3g}")
     ax.legend(frameon=False)
+    return ax
+
+
+def roofline(machine: Machine, forwards: Mapping[str, Mapping[int, tuple[float, float]]], ax: Axes | None = None) -> Axes:
+    """What a machine allows at each intensity (operations for each byte), and what forwards reached.
+
+    forwards: what was timed → tokens of the forward → (its intensity, its operations a second).
+    """
+    ax = ax or new_axes(height=4)
+    points = [point for series in forwards.values() for point in series.values()]
+    ends = [0.5, machine.ridge, 2 * max(machine.ridge, *(x for x, _ in points))]
+    ax.plot(ends, [min(x * machine.bandwidth, machine.rate) / 1e9 for x in ends], color=INK, label="roofline: min(I · M, R)")
+    for (name, series), colour in zip(forwards.items(), MANY):
+        ax.plot(*zip(*((x, rate / 1e9) for x, rate in series.values())), "o-", ms=4, lw=0.8, color=colour, label=name)
+    for n in (min(series), max(series)):  # of the last one
+        ax.annotate(f"n = {n}", (series[n][0], series[n][1] / 1e9), textcoords="offset points", xytext=(6, -12))
+    ax.axvline(machine.ridge, color=GREY, ls=":", lw=1)
+    ax.annotate(f"ridge point {machine.ridge:.1f}", (machine.ridge, machine.rate / 1e9), textcoords="offset points", xytext=(5, 6))
+    ax.set(xscale="log", yscale="log", xlabel="I, operations for each byte", ylabel="billion operations/s")
+    ax.set_ylim(bottom=0.6 * min(rate for _, rate in points) / 1e9)
+    ax.legend(frameon=False, loc="lower right")
     return ax
 
 

@@ -22,6 +22,14 @@ def is_batch(prompt: Prompt | Sequence[Prompt]) -> bool:
     return isinstance(first, str | Sequence) or (isinstance(first, Tensor) and first.dim() > 0)
 
 
+def batch_ids(target: Transformer, prompt: Prompt | Sequence[Prompt]) -> list[list[int]]:
+    """The ids of every row of a batch, or of the one prompt."""
+    texts = [prompt_ids(target, text) for text in (prompt if is_batch(prompt) else [prompt])]
+    if not texts:
+        raise ValueError("a batch needs at least one prompt, got none")
+    return texts
+
+
 def prompt_ids(target: Transformer, prompt: Prompt) -> list[int]:
     """The prompt as a new list of ids, checked against the target's vocabulary."""
     if isinstance(prompt, str):

@@ -15,6 +15,8 @@ class Round:
     drafted: tokens on the longest path that was proposed.
     last: what the final token is: "recovered", "bonus", "plain", or "accepted" if the text ended inside the accepted part.
     seconds: time spent on this round.
+    text: what it adds to the text; those of all rounds make `Generation.text`. Of a character whose end is still to come nothing is
+        shown before that or the text's end. None if the model has no tokenizer.
     """
 
     tokens: list[int]
@@ -22,6 +24,7 @@ class Round:
     drafted: int
     last: str
     seconds: float
+    text: str | None = None
 
     @property
     def judged(self) -> int:
@@ -71,7 +74,8 @@ class Stats:
 
 @dataclass
 class Generation:
-    """tokens: the new ids, a stop token included if one ended the text. text: None if the model has no tokenizer."""
+    """tokens: the new ids, a stop token included if one ended the text. text: what follows the prompt, a space before its first word
+    included, so that prompt + text is the text of all ids; None if the model has no tokenizer."""
 
     tokens: list[int]
     text: str | None

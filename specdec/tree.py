@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specdec.config import check_whole
 from specdec.device import on_host, upload
 
 Siblings = Literal["without_replacement", "iid"]
@@ -48,6 +49,8 @@ class TokenTree:
             raise ValueError(
                 f"tokens and parents must both be (..., N), got {tuple(self.tokens.shape)} and {tuple(parents.shape)}"
             )
+        if q is not None and not isinstance(q, Tensor):
+            raise ValueError(f"q must be a tensor (..., N + 1, V), got {q!r:.80}")
         if q is not None and (q.dim() < 2 or q.shape[-2] != N + 1):
             raise ValueError(f"q must be (..., N + 1, V) with N = {N}, got {tuple(q.shape)}")
         if siblings not in ("without_replacement", "iid"):
@@ -63,9 +66,11 @@ class TokenTree:
     @classmethod
     def chain(cls, tokens: Tensor | Sequence[int], q: Tensor | None = None) -> TokenTree:
         """A tree without branches. tokens (..., K); q (..., K, V), one row per drafted token, or (..., K + 1, V), or None."""
-        tokens = torch.as_tensor(tokens)
+        tokens = _whole("tokens", tokens)
+        if not tokens.dim():
+            raise ValueError(f"tokens must be (..., K), got shape {tuple(tokens.shape)}")
         K = tokens.shape[-1]
-        if q is not None and q.shape[-2] == K:
+        if isinstance(q, Tensor) and q.dim() >= 2 and q.shape[-2] == K:
             q = torch.cat([q, q.new_zeros(*q.shape[:-2], 1, q.shape[-1])], dim=-2)
         tree = cls(tokens, torch.arange(-1, K - 1, device=tokens.device), q, depth=K, branching=min(K, 1))
         tree.is_chain = True
@@ -167,10 +172,10 @@ def full_tree(branching: Sequence[int]) -> list[int]:
     full_tree([2, 1]) is [-1, -1, 0, 1]; full_tree([1] * k) is a chain.
 
     Raises:
-        ValueError: if a number is below 1.
+        ValueError: if a number is no whole number >= 1.
     """
-    if any(n < 1 for n in branching):
-        raise ValueError(f"every level needs at least one child a node, got {list(branching)}")
+    for level, n in enumerate(branching):
+        check_whole(f"the children of each node in level {level} of a tree", n, 1)
     parents, level = [], [-1]
     for n in branching:
         first = len(parents)
@@ -184,10 +189,13 @@ def _stacked(rows: list[Tensor]) -> Tensor:
 
 
 def _whole(name: str, values: Tensor | Sequence[int]) -> Tensor:
-    tensor = torch.as_tensor(values)
+    try:
+        tensor = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:  # whatever PyTorch finds wrong with it
+        raise ValueError(f"{name} must be whole numbers, got {values!r:.80}") from error
     if tensor.dtype == torch.long:
         return tensor
-    if tensor.is_floating_point() and tensor.numel():
+    if (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool) and tensor.numel():
         raise ValueError(f"{name} must be whole numbers, got {tensor.dtype}")
     return tensor.long()
 

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specdec.config import check_whole
+
 
 class Purpose(IntEnum):
     """What a uniform decides. One stream each, so that drafting more or fewer tokens moves no other draw."""
@@ -27,9 +29,14 @@ class Uniforms:
     Args:
         seed: 64 bits.
         request: tells the rows of a batch apart, so that a row's output does not depend on its neighbours.
+
+    Raises:
+        ValueError: if one of them is no whole number.
     """
 
     def __init__(self, seed: int, request: int = 0):
+        check_whole("seed", seed)
+        check_whole("request", request)
         self.seed, self.request = int(seed), int(request)
         self._bits = np.random.Philox(key=np.array([self.seed % 2**64, self.request % 2**64], dtype=np.uint64))
         self._random, self._fresh = np.random.Generator(self._bits), self._bits.state

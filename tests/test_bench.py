@@ -127,7 +127,7 @@ def test_parts_of_other_settings_are_measured_again(run, monkeypatch, tmp_path):
     (("--workload", "poems"), "unknown workload 'poems'; choose from code, chat, summary, shakespeare"),
     (("--methods", "oracle"), "unknown method 'oracle'; choose from draft-model"),
     (("--methods", "none+medusa"), "unknown method 'none'"),
-    (("--temperature", "-1"), "temperature must be finite and >= 0, got -1"),
+    (("--temperature", "-1"), "temperature must be a finite number >= 0, got -1"),
 ])  # fmt: skip
 def test_wrong_values_are_named_before_anything_is_measured(run, monkeypatch, arguments, message):
     monkeypatch.setattr(bench_module, "compare", lambda *_: pytest.fail("measured before the arguments were checked"))

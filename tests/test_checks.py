@@ -325,6 +325,41 @@ def test_a_fault_of_the_host_stays_the_host_s(registered):
         assert "sandbox is gone" in checks.run("99.it", fails).message, "in the notebook it is an exception like any other"
 
 
+class Fails(core.Here):
+    """A host that `fail`s at an answer and at all behind it; with none of that it counts them."""
+
+    class Broken(RuntimeError):  # as the judge's SandboxError is
+        pass
+
+    class Lost(Wrong):  # as the judge's own
+        pass
+
+    faults = (Broken,)
+
+    def __init__(self, at=math.inf, failure=None):
+        self.at, self.failure, self.answers = at, failure, 0
+
+    def answer(self, function, value):
+        self.answers += 1
+        if self.answers > self.at:
+            raise self.failure("it is gone")
+        return super().answer(function, value)
+
+
+@pytest.mark.parametrize("check", [name for name in checks.names() if name != "02.equivalence"])
+def test_a_failure_of_the_host_is_no_answer_wherever_it_falls(check):
+    assignment = next(a for a in ASSIGNMENTS if a.startswith(check[:2]))
+    functions = zoo.functions(assignment)
+    asked = [functions[name] for name in zoo.checks(assignment)[check]]
+    counting = Fails()
+    assert checks.run(check, *asked, host=counting).passed
+    for at in sorted({*range(4), *(counting.answers * i // 12 for i in range(12)), counting.answers - 1}):
+        with pytest.raises(Fails.Broken):
+            checks.run(check, *asked, host=Fails(at, Fails.Broken))
+        result = checks.run(check, *asked, host=Fails(at, Fails.Lost))
+        assert (result.passed, result.message, result.credit) == (False, "it is gone", 0)
+
+
 def test_what_a_result_keeps_is_bounded_and_the_same_in_every_run(registered):
     def verbose(student, seed):
         raise core.Wrong(

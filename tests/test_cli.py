@@ -43,11 +43,11 @@ def test_every_method_compares_with_plain_decoding(drafter, smollm2, monkeypatch
 @pytest.mark.model
 @pytest.mark.parametrize(("arguments", "message"), [
     (("--drafter", "oracle"), "unknown drafter 'oracle'; choose from none, draft-model"),
-    (("--drafter", "eagle-3", "--budget", 0), "budget must be >= 1, got 0"),
+    (("--drafter", "eagle-3", "--budget", 0), "budget must be a whole number >= 1, got 0"),
     (("--drafter", "eagle-2", "--weights", "absent.safetensors"), "absent.safetensors does not exist"),
     (("--drafter", "medusa", "--tree", "2;1"), "--tree takes whole numbers with commas between them, as in 3,2,1; got '2;1'"),
     (("--drafter", "prompt-lookup", "--width", 4), "width = 4 takes one prompt and a drafter of at most 3 nodes"),
-    (("--drafter", "lookahead", "--pool", -1), "pool must be >= 0, got -1"),
+    (("--drafter", "lookahead", "--pool", -1), "pool must be a whole number >= 0, got -1"),
 ])  # fmt: skip
 def test_a_method_that_cannot_be_built_is_named(arguments, message, smollm2, monkeypatch):
     monkeypatch.setattr(commands, "load_model", lambda *_: smollm2)
@@ -135,7 +135,7 @@ def test_fetch_says_where_the_model_lies():
 @pytest.mark.parametrize(("arguments", "message"), [
     (("generate", "x", "--model", "nope"),
      "expected 'smollm2-135m', 'shakespeare-gpt', a .gguf file or a Hugging Face directory, got 'nope'"),
-    (("generate", "x", "--temperature", -1), "temperature must be finite and >= 0, got -1"),
+    (("generate", "x", "--temperature", -1), "temperature must be a finite number >= 0, got -1"),
 ])  # fmt: skip
 def test_wrong_values_are_one_line_and_exit_status_2(arguments, message):
     result = run(*arguments)

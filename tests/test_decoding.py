@@ -274,7 +274,7 @@ def test_prompts_of_every_form(target):
     ([], {}, "at least one token"), ("text", {}, "tokenizer"), ([11], {}, r"\[0, 11\)"), ([-1], {}, r"\[0, 11\)"),
     ([0.5], {}, "whole numbers"),
     ([[[1]]], {}, "one number a token, got shape"),
-    ([[1], []], {}, "at least one token"), ([1], {"max_new_tokens": 0}, "max_new_tokens must be >= 1"),
+    ([[1], []], {}, "at least one token"), ([1], {"max_new_tokens": 0}, "max_new_tokens must be a whole number >= 1"),
     ([1], {"drafter": DraftModel(tiny_model(0, vocab_size=7), 2)}, "vocabulary of 7 tokens and the target of 11"),
 ])  # fmt: skip
 def test_errors_come_before_any_work(target, prompt, options, message, monkeypatch):
@@ -284,9 +284,9 @@ def test_errors_come_before_any_work(target, prompt, options, message, monkeypat
 
 
 def test_bad_drafters_are_named(draft):
-    with pytest.raises(ValueError, match="k must be >= 0, got -1"):
+    with pytest.raises(ValueError, match="k must be a whole number >= 0, got -1"):
         DraftModel(draft, -1)
-    with pytest.raises(ValueError, match="k must be >= 0, got -1"):
+    with pytest.raises(ValueError, match="k must be a whole number >= 0, got -1"):
         PromptLookup(3, -1)
-    with pytest.raises(ValueError, match="ngram 0"):
+    with pytest.raises(ValueError, match="ngram must be a whole number >= 1, got 0"):
         PromptLookup(0)

@@ -151,7 +151,8 @@ def test_one_drafter_serves_many_requests():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"candidates": 0}, "candidates must be >= 1, got 0"), ({"k": -1}, "k must be >= 0, got -1"), ({"shortest": 4}, "shortest 4"),
+    ({"candidates": 0}, "candidates must be a whole number >= 1, got 0"), ({"k": -1}, "k must be a whole number >= 0, got -1"),
+    ({"shortest": 4}, "shortest 4"),
 ])  # fmt: skip
 def test_the_numbers_of_prompt_lookup_are_checked(options, message):
     with pytest.raises(ValueError, match=message):

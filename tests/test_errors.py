@@ -5,9 +5,11 @@ logits that no token can be drawn from before one is committed.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from drafters_under_test import DRAFTERS, draft_of, eagle_1, eagle_3, medusa
@@ -23,6 +25,7 @@ from specdec.distributions import Sampling, inverse_cdf
 from specdec.drafters import Combine, DraftModel, Eagle, EagleHead, Lookahead, Medusa, MedusaHeads, PromptLookup
 from specdec.drafters.growing import Shape
 from specdec.drafters.medusa import MedusaConfig
+from specdec.models import checkpoints
 from specdec.models.checkpoints import CheckpointError, load_model
 from specdec.models.transformer import Transformer, random_model
 from specdec.tree import TokenTree, full_tree
@@ -138,12 +141,16 @@ def test_a_text_that_the_tokenizer_makes_nothing_of(idle):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"max_new_tokens": 0}, "max_new_tokens must be >= 1, got 0"), ({"max_new_tokens": -3}, "got -3"),
+    ({"max_new_tokens": 0}, "max_new_tokens must be a whole number >= 1, got 0"), ({"max_new_tokens": -3}, "got -3"),
     ({"max_new_tokens": 252}, "a prompt of 5 tokens and max_new_tokens = 252 make 257; the model's context is 256"),
     ({"stop_tokens": [V]}, r"stop tokens must be whole numbers in \[0, 11\), got \[11\]"), ({"stop_tokens": [2, -1]}, r"got \[2, -1\]"),
     ({"stop_tokens": {V}}, r"got \[11\]"), ({"stop_tokens": ["a"]}, r"got \['a'\]"), ({"stop_tokens": [1.5]}, r"got \[1.5\]"),
     ({"stop_tokens": None}, "got None"), ({"stop_tokens": 2}, r"stop tokens must be a list, .* got shape \(\)"),
     ({"width": 3}, "width = 3 takes one prompt and a drafter of at most 2 nodes, got 1 prompts and 3 nodes"),
+    ({"seed": None}, "seed must be a whole number, got None"), ({"seed": 1.5}, r"seed must be a whole number, got 1\.5"),
+    ({"request": "a"}, "request must be a whole number, got 'a'"), ({"width": 8.0}, r"width must be a whole number, got 8\.0"),
+    ({"max_new_tokens": 8.0}, r"max_new_tokens must be a whole number >= 1, got 8\.0"), ({"max_new_tokens": "8"}, "got '8'"),
+    ({"max_new_tokens": None}, "got None"), ({"max_new_tokens": True}, "got True"), ({"seed": "0"}, "got '0'"),
     ({"width": 0}, "width = 0"), ({"width": -1}, "width = -1"), ({"sampling": 0.7}, "sampling must be a Sampling, got 0.7"),
 ])  # fmt: skip
 def test_options_out_of_range(idle, options, message):
@@ -532,6 +539,113 @@ def test_every_size_of_a_model_is_checked(name, value):
 def test_sizes_of_zero_and_below(idle, make, value):
     with pytest.raises(ValueError, match=rf"(?<!\d){value}|{value - 1}|{value + 1}"):
         make(idle, value)
+
+
+@pytest.mark.parametrize("value", [3.0, 2.5, "3", True, [3]], ids=repr)
+@pytest.mark.parametrize("make", [
+    lambda t, x: Sampling(top_k=x), lambda t, x: DraftModel(t, x), lambda t, x: PromptLookup(x), lambda t, x: PromptLookup(3, x),
+    lambda t, x: PromptLookup(3, 8, x), lambda t, x: PromptLookup(candidates=x), lambda t, x: Lookahead(window=x),
+    lambda t, x: Lookahead(ngram=x), lambda t, x: Lookahead(pool=x), lambda t, x: Eagle(eagle_1(t), x, 2, 2),
+    lambda t, x: Eagle(eagle_1(t), 2, x, 2), lambda t, x: Eagle(eagle_1(t), 2, 2, x), lambda t, x: full_tree([2, x]),
+    lambda t, x: MedusaConfig(V, 16, x), lambda t, x: MedusaConfig(V, 16, 2, x), lambda t, x: KVCache(t.config, x, 4),
+    lambda t, x: KVCache(t.config, 1, x), lambda t, x: t.new_cache(x), lambda t, x: t.truncated(x), lambda t, x: Uniforms(x),
+])  # fmt: skip
+def test_what_counts_is_a_whole_number(idle, make, value):
+    """A number that is none used to pass, and to fail later, in a tensor's shape or a slice."""
+    with pytest.raises(ValueError, match=rf"must be a whole number.*, got {re.escape(repr(value))}"):
+        make(idle, value)
+
+
+def test_numpys_whole_numbers_are_whole(target):
+    three = np.int64(3)
+    assert generate(target, PROMPT, PromptLookup(three, three), Sampling(top_k=three), three, seed=three).stats.emitted == 3
+
+
+@pytest.mark.parametrize("value", ["1", None, torch.nan, torch.inf, -0.1, [1.0], True], ids=repr)
+@pytest.mark.parametrize("name", ["temperature", "top_p", "min_p"])
+def test_the_numbers_of_sampling_are_numbers(name, value):
+    if value is None and name != "temperature":
+        return
+    with pytest.raises(ValueError, match=f"{name} must be a .*number.*, got {re.escape(repr(value))}"):
+        Sampling(**{name: value})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("temperature", [5e-324, 1e-320, 1e-46, 1e-45, 1e-40, 1e-38])
+def test_a_temperature_that_float32_cannot_divide_by_is_greedy(temperature, dtype, target):
+    logits = torch.tensor([[0.5, 2.0, 2.0, -torch.inf], [-1.0, -5.0, 0.0, 0.0]], dtype=dtype)
+    assert torch.equal(Sampling(temperature).probabilities(logits), Sampling(0).probabilities(logits))
+    plain, drafter = generate(target, PROMPT, None, Sampling(0), 8), DraftModel(target, 3)
+    assert generate(target, PROMPT, drafter, Sampling(temperature), 8).tokens == plain.tokens
+
+
+@pytest.mark.parametrize("temperature", [1.2e-38, 1e-30, 1e30, 1e38, 1e39, 1e300])
+def test_no_temperature_makes_a_nan(temperature):
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        p = Sampling(temperature).probabilities(torch.tensor([0.5, 2.0, 1.0, -torch.inf], dtype=dtype))
+        expected = [0, 1, 0, 0] if temperature < 1 else [1 / 3, 1 / 3, 1 / 3, 0]
+        torch.testing.assert_close(p.float(), torch.tensor(expected, dtype=torch.float32))
+
+
+NO_MODELS = {
+    "a name": "smollm2-135m", "a directory": Path("models/llama"), "nothing": None, "a class": Transformer,
+    "a module": torch.nn.Linear(2, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_MODELS)
+def test_what_is_no_model_is_named(name, idle):
+    model = NO_MODELS[name]
+    for make, role in (
+        (lambda: stream(model, PROMPT), "target"), (lambda: generate(model, "text"), "target"), (lambda: DraftModel(model, 2), "draft"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"the {role} must be a model, such as load_model returns, got .* without .*new_cache|config"):
+            make()
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: Medusa(x, [-1]), lambda x: Eagle(x, 2, 2, 2), lambda x: Eagle(x, tree=[-1]),
+])  # fmt: skip
+@pytest.mark.parametrize("value", ["heads.safetensors", None, EagleHead, MedusaHeads], ids=repr)
+def test_what_is_no_head_is_named(make, value):
+    with pytest.raises(ValueError, match=r"(must be an EagleHead, as EagleHead\.load|must be MedusaHeads, as MedusaHeads\.load) returns"):
+        make(value)
+
+
+@pytest.mark.parametrize("value", ["float33", "int8", torch.int8, "Tensor", 32, ""], ids=repr)
+def test_dtypes_that_are_none(idle, value, monkeypatch):
+    monkeypatch.setattr(checkpoints, "_located", lambda _: pytest.fail("the model was looked for before the error"))
+    for make in (lambda: load_model("smollm2-135m", dtype=value), lambda: KVCache(idle.config, 1, 4, dtype=value)):
+        with pytest.raises(ValueError, match=r"dtype must be one of torch\.bfloat16, .* or its name, got "):
+            make()
+
+
+def test_dtypes_by_name(idle):
+    for name in ("float32", "torch.float32"):
+        assert KVCache(idle.config, 1, 4, dtype=name).keys.dtype == torch.float32
+        assert load_model("shakespeare-gpt", dtype=name).dtype == torch.float32
+
+
+@pytest.mark.parametrize("value", ["smollm2-135m", None, {"layers": 2}], ids=repr)
+def test_a_cache_of_no_config(value):
+    with pytest.raises(ValueError, match=r"config must be a Config, such as model\.config, got"):
+        KVCache(value, 1, 4)
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: TokenTree("ab", [-1, -1]), "tokens must be whole numbers, got 'ab'"), (lambda: TokenTree(None, []), "got None"),
+    (lambda: TokenTree([1], ["a"]), r"parents must be whole numbers, got \['a'\]"),
+    (lambda: TokenTree([[1], [1, 2]], [-1]), "tokens must be"),
+    (lambda: TokenTree([True], [-1]), r"whole numbers, got torch\.bool"), (lambda: TokenTree.chain("ab"), "got 'ab'"),
+    (lambda: TokenTree.chain(5), r"tokens must be \(..., K\), got shape \(\)"),
+    (lambda: TokenTree.chain([1], [[0.5, 0.5]]), "q must be a tensor"),
+    (lambda: TokenTree([1], [-1], [[1.0]]), "q must be a tensor"),
+    (lambda: TokenTree.chain([1], torch.ones(3)), r"q must be \(..., N \+ 1, V\)"),
+    (lambda: Shape([-1, 0.0]), "a list of parents, whole numbers"), (lambda: Shape(3), "a list of parents, whole numbers, got 3"),
+])  # fmt: skip
+def test_trees_of_wrong_type(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 @pytest.mark.parametrize(("make", "message"), [

@@ -8,7 +8,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell
 
-from autograder import course, generate, zoo
+from autograder import checks, course, generate, zoo
 
 STUB = '# YOUR CODE HERE\nraise NotImplementedError("not written yet")'
 
@@ -117,6 +117,19 @@ def errors(executed):
         for output in cell.get("outputs", [])
         if output.output_type == "error"
     ]
+
+
+@pytest.mark.parametrize("assignment", course.assignments())
+def test_the_expected_output_is_what_the_check_says(assignment):
+    """Word for word, but for the dots that stand for figures of the day."""
+    cells = course.source_notebook(assignment).cells
+    text = " ".join(" ".join(cell.source for cell in cells if cell.cell_type == "markdown").split())
+    functions = zoo.functions(assignment)
+    for name, asked in zoo.checks(assignment).items():
+        said = checks.run(name, *(functions[f] for f in asked)).message
+        (expected,) = re.findall(rf"`✓ {re.escape(name)}: (.+?)`", text)
+        pattern = ".*".join(map(re.escape, expected.split("…")))
+        assert re.match(pattern if "…" in expected else pattern + "$", said), f"{name}: {expected!r}, and the check says {said!r}"
 
 
 @pytest.mark.parametrize("assignment", course.assignments())

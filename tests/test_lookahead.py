@@ -240,7 +240,8 @@ def test_nothing_is_asked_of_the_device():
 
 
 @pytest.mark.parametrize(("size", "message"), [
-    ((0, 3, 4), "window must be >= 1, got 0"), ((3, 1, 4), "ngram must be >= 2, got 1"), ((3, 3, -1), "pool must be >= 0, got -1"),
+    ((0, 3, 4), "window must be a whole number >= 1, got 0"), ((3, 1, 4), "ngram must be a whole number >= 2, got 1"),
+    ((3, 3, -1), "pool must be a whole number >= 0, got -1"),
 ])  # fmt: skip
 def test_sizes_are_checked(size, message):
     with pytest.raises(ValueError, match=message):

@@ -18,8 +18,10 @@ from specdec.measure import (
     Timed,
     acceptance_by_depth,
     compare,
+    distributions_of,
     interleaved,
     limits,
+    logits_along,
     overlaps_of,
     quartiles,
     rows_of,
@@ -292,3 +294,14 @@ def test_limits_leave_out_what_has_no_q_and_know_the_target():
 
 def test_quartiles():
     assert quartiles([5, 1, 2, 4, 3]) == (2, 3, 4)
+
+
+def test_logits_along_a_text_are_those_of_its_distributions_at_any_temperature():
+    target, draft = tiny_model(0, vocab_size=5), tiny_model(1, vocab_size=5)
+    texts = [([1, 2, 3], [0, 4, 1]), ([4, 0], [2, 2])]
+    own, of_model, of_drafter = (logits_along(target, source, texts) for source in (target, draft, DraftModel(draft, 1)))
+    for sampling in (Sampling(), Sampling(0.5)):
+        p, q = map(torch.cat, zip(*(distributions_of(target, DraftModel(draft, 1), text, sampling) for text in texts)))
+        for logits, probabilities in ((own, p), (of_model, q), (of_drafter, q)):
+            found = sampling.probabilities(logits.double())
+            torch.testing.assert_close(found, probabilities.double(), atol=1e-6, rtol=1e-5)

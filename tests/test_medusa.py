@@ -137,8 +137,8 @@ def test_propose_asks_the_device_for_nothing(name):
     (lambda t, h: Medusa(h, full_tree([1] * 4)), "a tree of depth 4 needs as many heads, got 3"),
     (lambda t, h: Medusa(h, [-1] * 12), "12 children, and the vocabulary has 11"),
     (lambda t, h: Medusa(h, [-1, 0, -1]), "level by level"),
-    (lambda t, h: MedusaHeads.random(t, heads=0), "heads and blocks must be >= 1, got 0 and 1"),
-    (lambda t, h: MedusaHeads.random(t, blocks=0), "heads and blocks must be >= 1, got 3 and 0"),
+    (lambda t, h: MedusaHeads.random(t, heads=0), "heads must be a whole number >= 1, got 0"),
+    (lambda t, h: MedusaHeads.random(t, blocks=0), "blocks must be a whole number >= 1, got 0"),
     (lambda t, h: Medusa(h, [-1]).start(tiny_model(0, vocab_size=7), GREEDY, 9), "vocab_size = 11, this one has 7"),
     (lambda t, h: Medusa(h, [-1]).start(tiny_model(0, vocab_size=11, dtype=torch.float32), GREEDY, 9), "float64 on cpu, .*float32"),
 ])  # fmt: skip

@@ -8,6 +8,7 @@ from matplotlib.colors import to_hex
 from specdec import plots
 from specdec.colours import COLOURS, TINTS
 from specdec.decoding import Round
+from specdec.roofline import Machine
 from specdec.theory import optimal_k
 
 
@@ -106,3 +107,14 @@ def test_table_html_escapes_and_sets_bold():
     html = plots.table_html(["a < b"], [["**3** & 4"]])
     assert "<th>a &lt; b</th>" in html
     assert "<td><strong>3</strong> &amp; 4</td>" in html
+
+
+def test_the_roofline_is_the_lower_of_two_limits_and_keeps_its_corner():
+    machine = Machine(bandwidth=2e9, rate=16e9)
+    forwards = {"products": {1: (1.0, 1.5e9), 64: (60.0, 12e9)}, "whole": {1: (1.0, 1e9), 64: (60.0, 9e9)}}
+    roof, *series, ridge = plots.roofline(machine, forwards).lines
+    np.testing.assert_allclose(roof.get_xydata(), [(0.5, 1), (8, 16), (120, 16)])
+    np.testing.assert_allclose([line.get_xydata() for line in series], [[(1, 1.5), (60, 12)], [(1, 1), (60, 9)]])
+    assert list(ridge.get_xdata()) == [machine.ridge, machine.ridge]
+    low = plt.gca().get_ylim()[0]
+    assert 0 < low < 1, "the lowest point is on the page"

@@ -77,6 +77,36 @@ def test_a_mistake_that_raises_later_is_named_by_what_went_before():
     assert verified(verifying(), 0).passed
 
 
+class Unplain(RIGHT["StaticCache"]):
+    """Where it should raise ValueError it returns what is no answer; what a check says of that is a ValueError, too."""
+
+    def append(self, k, v):
+        if self.length + k.shape[1] > self.keys.shape[1]:
+            return {"full"}
+        return super().append(k, v)
+
+    def rollback(self, length):
+        if not 0 <= length <= self.length:
+            return (number for number in ())
+        return super().rollback(length)
+
+
+class Silent(Unplain):
+    def append(self, k, v):
+        super().append(k, v)
+
+    def rollback(self, length):
+        super().rollback(length)
+
+
+def test_only_what_the_student_s_code_raises_is_its_value_error():
+    for kind, said in ((Unplain, "your code returned"), (Silent, "raises nothing")):
+        for check in ("05.append", "05.rollback"):
+            result = checks.run(check, kind)
+            assert not result.passed
+            assert said in result.message
+
+
 # What is right in any one round, and only seen by rounds in a row, by a draft that is another model, or by caches of other forms.
 
 

@@ -65,17 +65,28 @@ def weights_of(c: Config, *, kv: str = "num_key_value_heads", ffn: int = 3, head
 def seconds_of(c: Config, rate: float, bandwidth: float, new: int = 1, length: int = 0, batch: int = 1, bits: float = 16, *,
                combined: Callable = max, loads: Callable = lambda new, batch: 1, cache: Callable = lambda new, batch: batch,
                cache_size: Callable = lambda bits: 2, size: Callable = lambda bits: bits / 8, operations: float = 2,
-               tokens: Callable = lambda new, batch: new * batch, attention: bool = True) -> float:  # fmt: skip
+               tokens: Callable = lambda new, batch: new * batch, cached: Callable = lambda length, new: length,
+               attended: Callable = lambda length, new: length, of: str = "num_attention_heads", attention: float = 4,
+               rows: Callable | None = None) -> float:  # fmt: skip
     """Seconds of a forward, by the roofline."""
     weights = weights_of(c)
-    moved = weights * size(bits) * loads(new, batch) + cache_of(c, length, 1, cache_size(bits)) * cache(new, batch)
-    heads = 4 * c["num_hidden_layers"] * c["num_attention_heads"] * c["head_dim"] * length if attention else 0
-    return combined((moved / bandwidth, (operations * weights + heads) * tokens(new, batch) / rate))
+    moved = weights * size(bits) * loads(new, batch) + cache_of(c, cached(length, new), 1, cache_size(bits)) * cache(new, batch)
+    heads = attention * c["num_hidden_layers"] * c[of] * c["head_dim"] * attended(length, new) * (rows or tokens)(new, batch)
+    return combined((moved / bandwidth, (operations * weights * tokens(new, batch) + heads) / rate))
 
 
 def ridge_of(rate: float, bandwidth: float, bits: float = 16) -> tuple[float, float]:
     """(operations for each byte, tokens)."""
     return rate / bandwidth, rate / bandwidth * bits / 16
+
+
+def split(c: Config) -> Config:
+    """As if the heads of a layer were together as wide as the model."""
+    return {**c, "head_dim": c["hidden_size"] // c["num_attention_heads"]}
+
+
+def longer(length: int, new: int) -> int:
+    return length + new
 
 
 def changed(formula: Callable, **options: Any) -> Callable:
@@ -88,6 +99,10 @@ CACHE = [
             changed(cache_of, of="num_attention_heads")),
     Mistake("hidden_size is taken for the width of the keys", "Keys are num_key_value_heads · head_dim wide.",
             changed(cache_of, of="hidden_size")),
+    Mistake("hidden_size / num_attention_heads is taken for head_dim", "They are two numbers. `head_dim` says how long a key is.",
+            lambda c, *rest: cache_of(split(c), *rest)),
+    Mistake("one key and one value a layer: the number of KV heads is left out", "Times num_key_value_heads.",
+            lambda c, *rest: cache_of(c, *rest) / c["num_key_value_heads"]),
     Mistake("one layer's cache", "Each of the num_hidden_layers layers keeps keys and values of its own.", changed(cache_of, layers=False)),
     Mistake("the batch is left out", "Each text has a cache of its own.", lambda c, length, batch, size: cache_of(c, length, 1, size)),
     Mistake("numbers, not bytes", "Multiply by bytes_per_number.", lambda c, length, batch, size: cache_of(c, length, batch, 1)),
@@ -101,6 +116,14 @@ CACHE = [
 WEIGHTS = [
     Mistake("k and v are as wide as q", "Their projections go from hidden_size to num_key_value_heads · head_dim.",
             changed(weights_of, kv="num_attention_heads")),
+    Mistake("hidden_size / num_attention_heads is taken for head_dim", "They are two numbers. q goes to num_attention_heads · head_dim.",
+            lambda c: weights_of(split(c))),
+    Mistake("k or v is left out: each has a matrix", "q, k, v, and out.",
+            lambda c: weights_of(c) - c["num_hidden_layers"] * c["hidden_size"] * c["num_key_value_heads"] * c["head_dim"]),
+    Mistake("the LM head is counted in every layer", "It comes once, after the last layer.",
+            lambda c: weights_of(c) + (c["num_hidden_layers"] - 1) * c["hidden_size"] * c["vocab_size"]),
+    Mistake("one matrix is counted twice where the embedding and the LM head are tied", "It is read once: as the LM head.",
+            lambda c: weights_of(c, table=c["tie_word_embeddings"])),
     Mistake("two matrices in the feed-forward block: SwiGLU has three", "gate and up, hidden_size → intermediate_size; down, back again.",
             changed(weights_of, ffn=2)),
     Mistake("the LM head is left out", "A forward multiplies by it too: hidden_size × vocab_size.", changed(weights_of, head=False)),
@@ -128,9 +151,13 @@ RIDGE = [
             lambda r, m, b: (r / m, r / m * 16 / b)),
     Mistake("the bits move the machine's ridge point", "Operations for each byte belong to the machine; only n* knows the weights' size.",
             lambda r, m, b: (r / m * b / 16, r / m * b / 16)),
+    Mistake("n* is kept from falling below 1", "It is what the formula says, below 1 too: one token then waits for arithmetic.",
+            lambda r, m, b: (r / m, max(1, r / m * b / 16))),
     Mistake("the pair is the wrong way round", "Return (operations for each byte, tokens).", lambda r, m, b: ridge_of(r, m, b)[::-1]),
 ]  # fmt: skip
 
+ATTENTION = "Four operations for each layer, query head, number of head_dim, cached token and new token of each text."
+COUNTED = "Leave them out, in the bytes and in attention: only `length` tokens are in the cache."
 SECONDS = [
     Mistake("the two times are added", "They overlap: the longer one is the time.", changed(seconds_of, combined=sum)),
     Mistake("the shorter of the two times", "Both must be over: the longer one is the time.", changed(seconds_of, combined=min)),
@@ -152,8 +179,15 @@ SECONDS = [
             changed(seconds_of, tokens=lambda new, batch: batch)),
     Mistake("the arithmetic of one text, whatever `batch` is", "Each text's tokens are multiplied by each weight.",
             changed(seconds_of, tokens=lambda new, batch: new)),
-    Mistake("attention's arithmetic is left out", "4 · head_dim operations for each layer, query head, cached token and new token.",
-            changed(seconds_of, attention=False)),
+    Mistake("attention's arithmetic is left out", ATTENTION, changed(seconds_of, attention=0)),
+    Mistake("two operations in attention, not four", ATTENTION, changed(seconds_of, attention=2)),
+    Mistake("attention's arithmetic is that of the KV heads", ATTENTION, changed(seconds_of, of="num_key_value_heads")),
+    Mistake("attention's arithmetic is done once for each text, whatever `new` is", ATTENTION,
+            changed(seconds_of, rows=lambda new, batch: batch)),
+    Mistake("attention's arithmetic is that of one text, whatever `batch` is", ATTENTION, changed(seconds_of, rows=lambda new, batch: new)),
+    Mistake("the new tokens are counted as cached", COUNTED, changed(seconds_of, cached=longer)),
+    Mistake("the new tokens are counted as cached", COUNTED, changed(seconds_of, attended=longer)),
+    Mistake("the new tokens are counted as cached", COUNTED, changed(seconds_of, cached=longer, attended=longer)),
     Mistake("bits taken for bytes", "Eight bits are a byte.", changed(seconds_of, size=lambda bits: bits)),
     Mistake("the bits are ignored", "A weight takes bits / 8 bytes.", changed(seconds_of, size=lambda bits: 2)),
     Mistake("milliseconds", "The answer is in seconds.", lambda *case: 1000 * seconds_of(*case)),
@@ -186,7 +220,7 @@ def weights(student: Callable, seed: int) -> Result:
 @register("01.ridge", SIMPLE)
 def ridge(student: Callable, seed: int) -> Result:
     draw = random.Random(f"ridge {seed}")
-    cases = [(*H100, 16), (*A100, 8), (*CPU, 4.5)]
+    cases = [(*H100, 16), (*A100, 8), (*CPU, 4.5), (20e9, 25e9, 4)]  # on the last not even one token is free
     cases += [(draw.uniform(0.05, 900) * 1e12, draw.uniform(0.02, 5) * 1e12, draw.choice([2, 3, 4, 8])) for _ in range(20)]
     answers = [_pair(call(student, *case, what=f"ridge{case}")) for case in cases]
     shown = {f"{bits} bits": _pair(call(student, *H100, bits))[1] for bits in (16, 8, 4)}
@@ -205,6 +239,7 @@ def forward_seconds(student: Callable, seed: int) -> Result:
     cases = [
         (seventy, *H100, 1, 0, 1, 16), (seventy, *H100, 8, 0, 1, 4), (small, *CPU, 1, 0, 1, 16), (small, *CPU, 64, 0, 1, 16),
         (eight, *A100, 1, 8000, 16, 16), (eight, *A100, 4, 8000, 16, 4), (eight, *A100, 1000, 100_000, 1, 16),
+        (small, *H100, 200, 0, 1, 16),  # the new tokens' own keys and values would be more than the tolerance
         (small, *CPU, 2, 0, 400, 16),  # so many texts that the arithmetic of one token of each takes longer than memory
     ]  # fmt: skip
     for _ in range(24):
@@ -263,6 +298,8 @@ BATCH = [
     Mistake("rounded to the nearest: the last text may not fit", "Round down.", lambda *case: round(_batch(*case))),
     Mistake("the weights take no memory", "They lie in the same memory: take them off first.",
             lambda *case: math.floor(_batch(*case, weights=False))),
+    Mistake("the weights are counted for each text", "They lie in memory once, for all texts.",
+            lambda c, memory, length, bits: math.floor(memory / (weights_of(c) * bits / 8 + cache_of(c, length)))),
     Mistake("16 bits a weight, whatever `bits` says", "A weight takes bits / 8 bytes.",
             lambda c, memory, length, bits: math.floor(_batch(c, memory, length, 16))),
     Mistake("bits taken for bytes", "Eight bits are a byte.",

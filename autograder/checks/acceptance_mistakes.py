@@ -65,7 +65,11 @@ OVERLAP = [
     Mistake(
         "Σ √(p q), which is another likeness", "α is Σ min(p, q).", lambda p, q: sum(math.sqrt(a * b) for a, b in zip(p, q))
     ),
-    Mistake("e^(-KL), a bound and not α", "KL does not determine α: Σ min(p, q).", lambda p, q: math.exp(-divergence(p, q))),
+    Mistake(
+        "e^(-KL), which falls as KL grows but is not α",
+        "KL does not determine α: Σ min(p, q).",
+        lambda p, q: math.exp(-divergence(p, q)),
+    ),
     Mistake(
         "whether the largest entries agree: α at temperature 0",
         "Sum over the whole vocabulary.",
@@ -197,6 +201,7 @@ ERROR = [
         lambda rounds: Z * math.sqrt(pooled(rounds) * (1 - pooled(rounds)) / sum(d for d, _ in rounds)),
     ),
     Mistake("the standard error without 1.96", Z_HINT, lambda rounds: coin_error(rounds) / Z),
+    Mistake("2 standard errors, not 1.96", Z_HINT, lambda rounds: coin_error(rounds) * 2 / Z),
     Mistake(
         "the width of the whole interval, not half of it", "Return what stands after ±.", lambda rounds: 2 * coin_error(rounds)
     ),
@@ -218,6 +223,7 @@ SCATTER = [
         "the error of a coin: how the rounds scatter is not used", "Square the surplus of each round, a - α n.", coin_error
     ),
     Mistake("the standard error without 1.96", Z_HINT, lambda rounds: scatter_error(rounds) / Z),
+    Mistake("2 standard errors, not 1.96", Z_HINT, lambda rounds: scatter_error(rounds) * 2 / Z),
     Mistake(
         "the root is missing",
         "√Σ (a - α n)².",

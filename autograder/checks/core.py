@@ -61,7 +61,12 @@ class Signal(Exception):
 
 
 class Wrong(Signal):
-    """A check has seen what is wrong. `mistake` names it; the rest is as in Result."""
+    """A check has seen what is wrong. `mistake` names it; the rest is as in Result.
+
+    raised: what the student's code raised, if that is what is wrong. Not why an answer is no plain data, nor why there is none.
+    """
+
+    raised: BaseException | None = None
 
     def __init__(
         self, mistake: str, expected: str = "", got: str = "", hint: str = "", picture: dict | None = None, credit: float = 0.0
@@ -226,7 +231,9 @@ def call(function: Callable, *args: Any, what: str = "") -> Any:
 def _raised(error: BaseException, expected: str = "") -> Wrong:
     if _kind(error) in ("NotPlain", "Malformed"):
         return Wrong(f"your code returned {_text(error)}", expected)
-    return Wrong(f"your code raised {_kind(error)}: {_shortened(_text(error) or 'no message')}", expected, _students_line(error))
+    wrong = Wrong(f"your code raised {_kind(error)}: {_shortened(_text(error) or 'no message')}", expected, _students_line(error))
+    wrong.raised = error
+    return wrong
 
 
 class Elsewhere(Exception):

@@ -25,7 +25,7 @@ from typing import Any
 from autograder.checks.core import Signal, Wrong, call
 from autograder.checks.step_tables import PREFIX, Tables
 from autograder.inside.lent import EXACT, MOST_DRAWS, Cells, Row, as_floats, pick, within
-from specdec.law import Choose, law
+from specdec.law import Choose, TooManyRuns, law
 
 ROWS = 1024  # steps whose random numbers are lent at once
 MOST_RUNS = 50_000  # of a law; a step that draws no more than it needs has some thousands at most
@@ -296,7 +296,7 @@ def _law(step: Callable, tables: Tables, prefix: tuple[int, ...], k: int, most: 
     remote = Branches(step, prefix, Models(tables, most), k, cut, run) if getattr(step, "session", None) else None
     try:
         outcomes = law(remote.tokens if remote else run, MOST_RUNS)
-    except RuntimeError:
+    except TooManyRuns:
         raise TooManyDraws from None
     except IndexError:  # a run drew less often than the one that it repeats
         raise OtherRandomness from None

@@ -28,7 +28,7 @@ LLAMA_70B = {
 }
 
 # %% [markdown]
-# ## Task 1: the size of the cache (2 points, easy, 5 minutes)
+# ## Task 1: the size of the cache (2 points, 5 minutes, easy)
 #
 # For every text, layer and cached token the model keeps a key and a value for each KV head. Each is a vector of `head_dim` numbers. How many bytes is that?
 #
@@ -67,7 +67,7 @@ check("01.cache_bytes", cache_bytes, hidden=True)
 # </details>
 
 # %% [markdown]
-# ## Task 2: the weights that a forward reads (2 points, medium, 15 minutes)
+# ## Task 2: the weights that a forward reads (2 points, 15 minutes, medium)
 #
 # Count the numbers in all matrices that a forward multiplies by. With $D$ = `hidden_size`, a layer of a Llama-style model has
 #
@@ -121,7 +121,7 @@ check("01.weights", weights, hidden=True)
 # </details>
 
 # %% [markdown]
-# ## Task 3: the ridge point (1 point, easy, 5 minutes)
+# ## Task 3: the ridge point (1 point, 5 minutes, easy)
 #
 # A machine does `rate` operations a second and moves `bandwidth` bytes a second. Return two numbers:
 #
@@ -157,19 +157,19 @@ check("01.ridge", ridge, hidden=True)
 # <summary>Expected output</summary>
 #
 # Three pairs of bars, each half as high as the one before, and
-# `✓ 01.ridge: 23 machines are right, from 2 to 16 bits a weight`
+# `✓ 01.ridge: 24 machines are right, from 2 to 16 bits a weight`
 #
 # </details>
 
 # %% [markdown]
-# ## Task 4: the time of a forward (3 points, medium, 15 minutes)
+# ## Task 4: the time of a forward (3 points, 15 minutes, medium)
 #
 # One forward takes `new` tokens for each of `batch` texts, and each text has `length` tokens in its cache. By the roofline its time is the longer of
 #
 # - bytes over `bandwidth`: all weights once, `bits` bits each, and each text's cache once, 2 bytes a number;
 # - operations over `rate`: two for each weight and each new token of each text, and in attention four for each layer, query head, number of `head_dim`, cached token and new token.
 #
-# Count only the `length` cached tokens in attention, not the new ones. The answer, in seconds, may be off by 1 %.
+# Count only the `length` cached tokens, in the bytes and in attention, not the new ones. The answer, in seconds, may be off by 1 %.
 #
 # <details>
 # <summary>Hint</summary>
@@ -203,7 +203,7 @@ check("01.forward_seconds", forward_seconds, hidden=True)
 # <summary>Expected output</summary>
 #
 # A line that is flat to about 300 tokens and rises from there, and
-# `✓ 01.forward_seconds: 31 forwards are right to 1%, waiting for memory or for arithmetic`
+# `✓ 01.forward_seconds: 33 forwards are right to 1%, waiting for memory or for arithmetic`
 #
 # </details>
 #
@@ -225,7 +225,7 @@ for new in (1, 2, 4, 8, 64, 512):
 # </details>
 
 # %% [markdown]
-# ## Task 5: how many texts fit (2 points, medium, 10 minutes)
+# ## Task 5: how many texts fit (2 points, 10 minutes, medium)
 #
 # The weights and the caches of all texts lie in one memory of `memory` bytes. How many texts of `length` tokens can be decoded at once? Return a whole number, and 0 if not even the weights fit.
 #

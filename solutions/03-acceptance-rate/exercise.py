@@ -112,7 +112,7 @@ check("03.alpha_at", alpha_at, hidden=True)
 # <summary>Expected output</summary>
 #
 # Three curves of α over the draft's temperature, one for each of the target's, and
-# `✓ 03.alpha_at: 32 values are right, T = 0, ties and large logits among them`
+# `✓ 03.alpha_at: 33 values are right, T = 0, ties and large logits among them`
 #
 # </details>
 #

@@ -7,6 +7,8 @@
 # - roll it back after a rejection by changing one number,
 # - run whole rounds of speculative decoding with two caches, the target's and the draft's, without a stale slot in either.
 #
+# Three tasks, about 75 minutes.
+#
 # *Slot* i of a cache holds the key and the value of token i of the text. A *forward* runs the model on new tokens; it appends their keys and values
 # to the cache and attends to everything in it.
 #
@@ -29,13 +31,13 @@ logits = model([3, 1, 4, 1, 5], cache)
 print(logits.shape, "cached:", cache.length, "next token:", int(logits[-1].argmax()))
 
 # %% [markdown]
-# ## Task 1: a static cache (4 points)
+# ## Task 1: a static cache (4 points, easy, 20 minutes)
 #
 # Write a cache whose two tensors are allocated once and never again. Target and draft have a cache each, so every cache needs tensors of its own:
 #
 # - `keys` and `values`, each of shape (heads, max_length, head_dim), with the given device and dtype;
 # - `length`, the number of slots in use;
-# - `append(k, v)`: writes k and v, each (heads, T, head_dim), behind the last slot in use. If T slots are not free it raises `ValueError`
+# - `append(k, v)`: writes k and v, each (heads, T, head_dim), after the last slot in use. If T slots are not free it raises `ValueError`
 #   **before** it writes anything;
 # - `read()`: the pair (keys, values) of the slots in use, each (heads, length, head_dim), as **views**, not copies;
 # - `rollback(length)`: from now on only the first `length` slots are in use. It copies and clears nothing. A `length` below 0 or
@@ -106,12 +108,14 @@ check("05.rollback", StaticCache, hidden=True)
 # `✓ 05.append: 12 slots in three pieces, read back as views; three caches at once; a full one refuses and stays as it is (cpu)` and
 # `✓ 05.rollback: 4 rollbacks changed a number and no tensor, and dropped slots were overwritten`
 #
-# What these checks cannot see: whether a cache really goes to the device it is told, where there is but one; and how long anything takes.
+# What `05.append` cannot see: whether a cache really goes to the device it is told, where there is but one.
+#
+# What `05.rollback` cannot see: how long anything takes, and whether somebody had to wait for the number: on a CPU nobody has.
 #
 # </details>
 
 # %% [markdown]
-# ## Task 2: verify, then roll back (3 points)
+# ## Task 2: verify, then roll back (3 points, medium, 20 minutes)
 #
 # Now one verification at temperature 0, where the rule is simple: a draft is accepted if and only if it is the target's argmax.
 #
@@ -165,12 +169,12 @@ check("05.verify_and_rollback", StaticCache, verify_and_rollback, hidden=True)
 # A picture whose last two rows are alike, and
 # `✓ 05.verify_and_rollback: accept lengths 0 to 5, and other lengths: right tokens, one forward each, and the next one equals a fresh one (cpu)`
 #
-# What the check cannot see: a tie between two logits; its texts have none.
+# What this check cannot see: a tie between two logits, for its texts have none; and sampling. At temperature 0 the rule is an equality.
 #
 # </details>
 
 # %% [markdown]
-# ## Task 3: rounds with two caches (3 points)
+# ## Task 3: rounds with two caches (3 points, hard, 35 minutes)
 #
 # The draft is another model, with a cache of its own. It drafts one token per forward. Write the whole round:
 #
@@ -222,12 +226,12 @@ check("05.speculate", StaticCache, speculate, hidden=True)
 # `✓ 05.speculate: rounds that accept 4 of 4, 2 of 4, 3 of 3, 4 of 4, 0 of 2, 1 of 5, 3 of 4, 1 of 1, 2 of 4: plain greedy decoding's text, and
 # both caches are right after each (cpu)` (the last accept length is drawn at random by the check)
 #
-# What the check cannot see: what you do with a draft's logits beside their argmax, and rounds with k = 0.
+# What this check cannot see: what you do with a draft's logits beside their argmax, and rounds with k = 0.
 #
 # </details>
 #
 # ## What to remember
 #
-# - A static cache makes a rollback free: one number changes.
+# - In a static cache a rollback moves no data: one number changes. (Where a GPU computes that number, fetching it is a wait; see the lesson.)
 # - After a round the cache holds exactly the committed text without its newest token, which is the first token of the next forward.
 # - After full acceptance the draft's cache lags by two tokens. Feeding "what is lacking" is right in every case; feeding "the last token" is not.

@@ -39,7 +39,7 @@ class Proposer(Protocol):
         """What might follow.
 
         Args:
-            committed: every token of the text so far, prompt included; the last one is the root of the tree.
+            committed: every token of the text so far, prompt included; the last one is the root of the tree. It must stay as it is.
             limit: the deepest path that the budget still has room for, >= 1. A tree without nodes is a right answer: the round
                 is then one step of plain decoding.
             uniforms: the drafter draws with Purpose.DRAFT at position len(committed).
@@ -47,28 +47,14 @@ class Proposer(Protocol):
         Returns:
             The tree, without batch axes. Its q must be the very distributions that the tokens were drawn from, or None if they
             were not drawn. The shape of a drawn tree must not depend on drawn values. Nothing may be copied to the host. A row of
-            q that has a NaN rejects what was drafted from it, so that a draft whose numbers have gone bad costs acceptance alone.
+            q that is all NaN rejects what was drafted from it, so that a draft whose numbers have gone bad costs acceptance alone.
+            Tokens and q lie on the target's device. What can be seen of a wrong q is refused (`specdec.drafters.checking`).
         """
         ...
 
     def observe(self, outcome: Outcome) -> None:
         """Called after the prompt (an empty tree, if the prompt has more than one token) and after every round."""
         ...
-
-
-def check_proposal(tree: TokenTree, limit: int, max_nodes: int | None, vocab_size: int) -> None:
-    """Raises ValueError if a tree is not what `Proposer.propose` and `Drafter.max_nodes` promise. Nothing waits for a device: that
-    every id lies in the vocabulary is checked where the tree lies on the CPU."""
-    if not isinstance(tree, TokenTree) or tree.tokens.dim() != 1:
-        raise ValueError(f"a proposer must return a TokenTree without batch axes, got {tree!r:.80}")
-    if max_nodes is not None and len(tree) > max_nodes:
-        raise ValueError(f"the drafter's max_nodes is {max_nodes}, and its proposer made a tree of {len(tree)} nodes")
-    if tree.depth > limit:
-        raise ValueError(f"the budget has room for a path of {limit} tokens, and the proposer's tree is {tree.depth} deep")
-    if tree.q is not None and tree.q.shape[-1] != vocab_size:
-        raise ValueError(f"the tree's q is over {tree.q.shape[-1]} tokens, and the target's vocabulary has {vocab_size}")
-    if tree.tokens.device.type == "cpu" and any(not 0 <= token < vocab_size for token in tree.tokens.tolist()):
-        raise ValueError(f"a drafted id must lie in [0, {vocab_size}), got {tree.tokens.tolist()}")
 
 
 class Drafter(Protocol):

@@ -14,6 +14,7 @@ from torch import Tensor
 from specdec.device import on_host
 from specdec.distributions import Sampling
 from specdec.drafters.base import Drafter, Outcome, Proposer
+from specdec.drafters.checking import begin, check_drafter, check_proposal
 from specdec.drafters.merging import match_paths, renamed
 from specdec.models.transformer import Transformer
 from specdec.tree import TokenTree
@@ -35,12 +36,19 @@ class Combine:
         first: its children are tried before those that only the second has.
         second: another drafter; a Combine too.
 
+    Raises:
+        ValueError: if one of the two is no drafter.
+
     Each drafter observes the outcome in terms of its own tree: its nodes on the accepted path, and its rows of the logits. The
     features (`hidden`, `layers`) are those of the whole accepted path, which may go on where the drafter's own tree ended.
     """
 
     first: Drafter
     second: Drafter
+
+    def __post_init__(self) -> None:
+        for drafter in (self.first, self.second):
+            check_drafter(drafter)
 
     @property
     def max_nodes(self) -> int:
@@ -53,17 +61,19 @@ class Combine:
 
     def start(self, target: Transformer, sampling: Sampling, max_length: int) -> _Proposer:
         """Raises ValueError if one of the two cannot work for this target."""
-        return _Proposer(self, [drafter.start(target, sampling, max_length) for drafter in (self.first, self.second)])
+        return _Proposer(self, [begin(drafter, target, sampling, max_length) for drafter in (self.first, self.second)], target)
 
 
 class _Proposer:
-    def __init__(self, drafter: Combine, proposers: Sequence[Proposer]):
-        self.drafter, (self.first, self.second) = drafter, proposers
+    def __init__(self, drafter: Combine, proposers: Sequence[Proposer], target: Transformer):
+        self.drafter, (self.first, self.second), self.target = drafter, proposers, target
         self.joint = join(TokenTree.empty(), TokenTree.empty())
 
     def propose(self, committed: list[int], limit: int, uniforms: Uniforms) -> TokenTree:
         first = self.first.propose(committed, limit, uniforms)
         second = self.second.propose(committed, limit, _Beyond(uniforms, self.drafter.first.max_nodes))
+        for tree, drafter in ((first, self.drafter.first), (second, self.drafter.second)):
+            check_proposal(tree, limit, drafter.max_nodes, self.target.config.vocab_size, self.target.device)
         self.joint = join(first, second)
         return self.joint.tree
 

@@ -9,11 +9,12 @@ from typing import get_args
 import torch
 from torch import Tensor
 
+from specdec.config import check_whole
 from specdec.device import upload
 from specdec.distributions import Sampling
 from specdec.drafters.base import Outcome
 from specdec.drafters.growing import Level, Shape, draft_uniforms, grow
-from specdec.models.transformer import Transformer
+from specdec.models.transformer import Transformer, check_model
 from specdec.tree import Siblings, TokenTree
 from specdec.uniforms import Uniforms
 
@@ -29,8 +30,8 @@ class DraftModel:
         siblings: how a node's children are drawn from q, one after the other without replacement, or independently.
 
     Raises:
-        ValueError: if k is negative, `siblings` is unknown, the tree is no shape (growing.py), or a node has more children than the
-            vocabulary has tokens.
+        ValueError: if the model is none, k is no whole number >= 0, `siblings` is unknown, the tree is no shape (growing.py), or a node
+            has more children than the vocabulary has tokens.
     """
 
     model: Transformer
@@ -40,8 +41,8 @@ class DraftModel:
     shape: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.k < 0:
-            raise ValueError(f"k must be >= 0, got {self.k}")
+        check_model("draft", self.model)
+        check_whole("k", self.k, 0)
         if self.siblings not in get_args(Siblings):
             raise ValueError(f"siblings must be one of {get_args(Siblings)}, got {self.siblings!r}")
         object.__setattr__(self, "shape", Shape(range(-1, self.k - 1) if self.tree is None else self.tree))

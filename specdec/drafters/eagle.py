@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from specdec.config import check_size
 from specdec.device import on_host, upload
 from specdec.distributions import Sampling
 from specdec.drafters.base import Outcome
@@ -51,13 +52,15 @@ class Eagle:
     shape: Shape | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.head, EagleHead):
+            raise ValueError(f"head must be an EagleHead, as EagleHead.load returns it, got {self.head!r:.80}")
         numbers = {"depth": self.depth, "top_k": self.top_k, "budget": self.budget}
         wrong = [name for name, value in numbers.items() if (value is None) == (self.tree is None)]
         if wrong:
             raise ValueError(f"give either depth, top_k and budget, or tree; got {numbers} and tree = {self.tree}")
         for name, value in numbers.items():
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be >= 1, got {value}")
+            if value is not None:
+                check_size(name, value)
         object.__setattr__(self, "shape", None if self.tree is None else Shape(self.tree))
         widest = self.top_k or max((level.width for level in self.shape.levels), default=0)
         if widest > self.head.config.scored:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import index
 
 import torch
 from torch import Tensor
@@ -50,7 +51,10 @@ class Shape:
     """
 
     def __init__(self, parents: Sequence[int]):
-        self.parents = [int(parent) for parent in parents]
+        try:
+            self.parents = [index(parent) for parent in parents]
+        except TypeError as error:
+            raise ValueError(f"a tree's shape must be a list of parents, whole numbers, got {parents!r:.80}") from error
         if min(self.parents, default=-1) < -1:
             raise ValueError(f"the parents of a tree's shape must be >= -1, got {self.parents}")
         tree = TokenTree([0] * len(self.parents), self.parents)

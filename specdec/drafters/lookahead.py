@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specdec.config import check_whole
 from specdec.device import on_host, upload
 from specdec.distributions import Sampling
 from specdec.drafters.base import Outcome
@@ -56,8 +57,7 @@ class Lookahead:
 
     def __post_init__(self) -> None:
         for name, least in (("window", 1), ("ngram", 2), ("pool", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be >= {least}, got {getattr(self, name)}")
+            check_whole(name, getattr(self, name), least)
 
     @property
     def max_nodes(self) -> int:

@@ -39,10 +39,8 @@ class MedusaConfig:
     version = 1  # Medusa-1: the target stays as it is, so its text does too
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "hidden_size"):
+        for name in ("vocab_size", "hidden_size", "heads", "blocks"):
             check_size(name, getattr(self, name))
-        if self.heads < 1 or self.blocks < 1:
-            raise ValueError(f"heads and blocks must be >= 1, got {self.heads} and {self.blocks}")
 
     def check(self, target: Transformer) -> None:
         """Raises ValueError if the target has another vocabulary or hidden size."""
@@ -138,6 +136,8 @@ class Medusa:
     layout: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.heads, MedusaHeads):
+            raise ValueError(f"heads must be MedusaHeads, as MedusaHeads.load returns them, got {self.heads!r:.80}")
         object.__setattr__(self, "layout", Shape(self.tree))
         depth, heads, V = len(self.layout.levels), self.heads.config.heads, self.heads.config.vocab_size
         if depth > heads:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from specdec.config import check_whole
 from specdec.device import upload
 from specdec.distributions import Sampling
 from specdec.drafters.base import Outcome
@@ -38,12 +39,10 @@ class PromptLookup:
     candidates: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.shortest <= self.ngram:
+        for name, least in (("ngram", 1), ("k", 0), ("shortest", 1), ("candidates", 1)):
+            check_whole(name, getattr(self, name), least)
+        if self.shortest > self.ngram:
             raise ValueError(f"1 <= shortest <= ngram is needed, got shortest {self.shortest} and ngram {self.ngram}")
-        if self.k < 0:
-            raise ValueError(f"k must be >= 0, got {self.k}")
-        if self.candidates < 1:
-            raise ValueError(f"candidates must be >= 1, got {self.candidates}")
 
     @property
     def max_nodes(self) -> int:

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from specdec.config import Config
-from specdec.device import usable
+from specdec.device import floating_dtype, usable
 from specdec.models.errors import CheckpointError
 from specdec.models.gguf_file import read_gguf
 from specdec.models.huggingface import read_huggingface
@@ -102,7 +102,7 @@ def _sha256(path: Path) -> str:
 
 
 def load_model(
-    name_or_path: str | Path, device: torch.device | str = "cpu", dtype: torch.dtype | None = None, packed: bool = True
+    name_or_path: str | Path, device: torch.device | str = "cpu", dtype: torch.dtype | str | None = None, packed: bool = True
 ) -> Transformer:
     """A model with its tokenizer, in inference mode.
 
@@ -113,16 +113,16 @@ def load_model(
         name_or_path: "smollm2-135m" (fetched on first use), "shakespeare-gpt" (0.9 M parameters, part of this package), a .gguf file of
             the Llama architecture, or a Hugging Face directory of a Llama, Mistral, Qwen2, Qwen2.5 or Qwen3
             (specdec/models/huggingface.py). Without a tokenizer.json its tokenizer is None.
-        dtype: of the weights; bfloat16 if None, on every device. float32 for comparisons to the last token; float64 for
+        dtype: of the weights, or its name; bfloat16 if None, on every device. float32 for comparisons to the last token; float64 for
             references. On a CPU without bfloat16 kernels such weights are summed in float32 (specdec/models/linear.py).
         packed: False keeps bfloat16 activations there too, at several times the cost.
 
     Raises:
         CheckpointError (a ValueError): naming the file and what is wrong with it.
-        ValueError: if the device cannot be used.
+        ValueError: if the device cannot be used, or `dtype` is none.
     """
-    device = usable(device)
-    path, dtype = _located(str(name_or_path)), dtype or torch.bfloat16
+    device, dtype = usable(device), torch.bfloat16 if dtype is None else floating_dtype(dtype)
+    path = _located(str(name_or_path))
     if path.is_dir():
         parts = read_huggingface(path, dtype)
     elif path.is_file() and path.suffix == ".gguf":

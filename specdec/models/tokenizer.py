@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,6 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
 
+from specdec.continuation import BROKEN
 from specdec.models.errors import CheckpointError
 
 CONTROL = 3  # GGUF's token type for special tokens such as <|im_end|>
@@ -52,8 +55,16 @@ class Tokenizer:
         return self.fast.encode(text, add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of the ids, special tokens left out. Bytes that are not yet a whole character decode to U+FFFD."""
-        return self.fast.decode(list(ids), skip_special_tokens=True)
+        """Text of the ids, special tokens left out. Bytes that are not yet a whole character decode to U+FFFD.
+
+        What more ids add changes nothing before them but such a broken character at the end (`specdec.continuation`).
+        """
+        text = self.fast.decode(list(ids), skip_special_tokens=True)
+        if BROKEN not in text or "ByteFallback" not in repr(self.fast.decoder):
+            return text
+        special = {id for id, token in self.fast.get_added_tokens_decoder().items() if token.special}
+        tokens = [self.fast.id_to_token(id) for id in ids if id not in special]
+        return self.fast.decoder.decode(_apart([token for token in tokens if token is not None]))
 
     def chat(self, message: str, system: str | None = None) -> str:
         """The message as the model was trained to see it: its chat template, up to where the answer begins.
@@ -83,6 +94,21 @@ class Tokenizer:
     def same_vocabulary(self, other: Tokenizer) -> bool:
         """Whether every id means the same text in both."""
         return self.fast is other.fast or self.fast.get_vocab() == other.fast.get_vocab()
+
+
+def _apart(tokens: list[str]) -> list[str]:
+    """Byte tokens <0xC3> so that a character that is broken breaks no other: `ByteFallback` gives up a whole run of bytes for it.
+
+    What is no character becomes U+FFFD, one for each part that might have begun one, as in byte-level decoders."""
+    apart: list[str] = []
+    for is_byte, run in groupby(tokens, lambda token: re.fullmatch("<0x[0-9A-F]{2}>", token) is not None):
+        if not is_byte:
+            apart += run
+            continue
+        for character in bytes(int(token[3:5], 16) for token in run).decode(errors="replace"):
+            whole = [f"<0x{byte:02X}>" for byte in character.encode()]
+            apart += [BROKEN] if character == BROKEN else [*whole, ""]  # the empty token ends a run
+    return apart
 
 
 class _Generation(Extension):

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdec.cache import KVCache
-from specdec.config import Config
+from specdec.config import Config, check_whole
 from specdec.models.attention import CacheView, View, view
 from specdec.models.linear import Linear
 from specdec.models.norm import RMSNorm
@@ -204,8 +204,9 @@ class Transformer(nn.Module):
         """A model of the first `layers` layers with the same embedding, norm and head, sharing all weights: the simplest draft.
 
         Raises:
-            ValueError: if layers does not lie in [1, config.layers].
+            ValueError: if layers is no whole number in [1, config.layers].
         """
+        check_whole("layers", layers)
         if not 1 <= layers <= self.config.layers:
             raise ValueError(f"layers must lie in [1, {self.config.layers}], got {layers}")
         with torch.device("meta"):
@@ -214,6 +215,13 @@ class Transformer(nn.Module):
         short.layers = nn.ModuleList(list(self.layers)[:layers])
         short.cos, short.sin, short.traces = self.cos, self.sin, None if self.traces is None else Traces()
         return short
+
+
+def check_model(role: str, model: object) -> None:
+    """Raises ValueError if it is no model: a name or a directory in place of one, or the model of another library."""
+    lacks = [name for name in ("config", "device", "dtype", "tokenizer", "new_cache") if not hasattr(model, name)]
+    if lacks:
+        raise ValueError(f"the {role} must be a model, such as load_model returns, got {model!r:.80} without {', '.join(lacks)}")
 
 
 def rope_frequencies(config: Config) -> Tensor:

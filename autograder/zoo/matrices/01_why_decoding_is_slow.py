@@ -24,6 +24,8 @@ class Shape:
 
     config: dict
 
+    heads = property(lambda self: self.config["num_attention_heads"])
+    head = property(lambda self: self.config["head_dim"])
     hidden = property(lambda self: self.config["hidden_size"])
     layers = property(lambda self: self.config["num_hidden_layers"])
     q = property(lambda self: self.config["num_attention_heads"] * self.config["head_dim"])
@@ -218,6 +220,9 @@ MISTAKES = [
     cache("keys or values are left out", lambda s, length, batch, size: [s.layers, s.kv, length, batch, size]),
     cache("every query head has keys and values of its own", lambda s, length, batch, size: [2, s.layers, s.q, length, batch, size]),
     cache("hidden_size is taken for the width of the keys", lambda s, length, batch, size: [2, s.layers, s.hidden, length, batch, size]),
+    cache("hidden_size / num_attention_heads is taken for head_dim",
+          lambda s, length, batch, size: [2, s.layers, s.kv // s.head * (s.hidden // s.heads), length, batch, size]),
+    cache("the number of KV heads is left out", lambda s, length, batch, size: [2, s.layers, s.head, length, batch, size]),
     cache("one layer's cache", lambda s, length, batch, size: [2, s.kv, length, batch, size]),
     cache("the batch is left out", lambda s, length, batch, size: [2, s.layers, s.kv, length, size]),
     cache("numbers, not bytes", lambda s, length, batch, size: [2, s.layers, s.kv, length, batch]),
@@ -233,7 +238,12 @@ MISTAKES = [
     weights("the LM head is left out where it is tied", last=lambda s: [(s.hidden, s.vocab)] * (not s.tied)),
     weights("four square matrices for attention", layer=lambda s: [(s.hidden, s.hidden)] * 4 + [(s.hidden, s.ffn)] * 3),
     weights("attention's output projection is left out", layer=without(3)),
-    weights("attention's v is left out", "weights is wrong", layer=without(2)),
+    weights("k or v is left out", layer=without(2)),
+    weights("hidden_size / num_attention_heads is taken for head_dim",
+            layer=lambda s: [(a // s.head * (s.hidden // s.heads) if a in (s.q, s.kv) else a, b // s.head * (s.hidden // s.heads) if b in (s.q, s.kv)
+                              else b) for a, b in of_a_layer(s)]),
+    weights("the LM head is counted in every layer", layer=lambda s: [*of_a_layer(s), (s.hidden, s.vocab)], last=lambda s: []),
+    weights("one matrix is counted twice", last=lambda s: [(s.hidden, s.vocab)] * (1 + s.tied)),
     weights("one layer", layers=lambda s: 1),
     weights("bytes, not numbers", unit=lambda weights: 2 * weights),
     ridge("upside down", lambda r, m, b: (m / r, m / r * b / 16)),
@@ -242,6 +252,7 @@ MISTAKES = [
     ridge("bits taken for bytes", lambda r, m, b: (r / m, r / m * b / 2)),
     ridge("fewer bits, more free tokens", lambda r, m, b: (r / m, r / m * 16 / b)),
     ridge("the bits move the machine's ridge point", lambda r, m, b: (r / m * b / 16, r / m * b / 16)),
+    ridge("n* is kept from falling below 1", lambda r, m, b: (r / m, max(r / m * b / 16, 1))),
     ridge("the wrong way round", lambda r, m, b: (r / m * b / 16, r / m)),
     seconds("the two times are added", time=lambda a, b: a + b),
     seconds("the shorter of the two times", time=min),
@@ -258,7 +269,16 @@ MISTAKES = [
     seconds("the arithmetic of one token", operations=lambda f: (2 * f.weights + f.parts.attention(f)) * f.batch),
     seconds("the arithmetic of one text", operations=lambda f: (2 * f.weights + f.parts.attention(f)) * f.new),
     seconds("attention's arithmetic is left out", attention=lambda f: 0),
-    seconds("attention's arithmetic is that of the KV heads", "forward_seconds is wrong",
+    seconds("two operations in attention, not four", attention=lambda f: 2 * f.shape.layers * f.shape.q * f.length),
+    seconds("attention's arithmetic is done once for each text",
+            operations=lambda f: (2 * f.weights * f.new + f.parts.attention(f)) * f.batch),
+    seconds("attention's arithmetic is that of one text",
+            operations=lambda f: (2 * f.weights * f.batch + f.parts.attention(f)) * f.new),
+    seconds("the new tokens' bytes", "the new tokens are counted as cached",
+            moved=lambda f: f.weights * f.bits / 8 + f.cache(f.length + f.new, f.batch, 2)),
+    seconds("the new tokens in attention", "the new tokens are counted as cached",
+            attention=lambda f: 4 * f.shape.layers * f.shape.q * (f.length + f.new)),
+    seconds("attention's arithmetic is that of the KV heads",
             attention=lambda f: 4 * f.shape.layers * f.shape.kv * f.length),
     seconds("bits taken for bytes", size=lambda bits: bits),
     seconds("the bits are ignored", size=lambda bits: 2),
@@ -269,6 +289,7 @@ MISTAKES = [
     batch("a batch below zero", "wrong at a limit", least=lambda texts: texts, styles=DIVIDED),
     batch("at least one text", "wrong at a limit", least=lambda texts: max(1, texts), styles=DIVIDED),
     batch("the weights take no memory", need=lambda f, texts: texts * f.cache(f.length, 1, 2)),
+    batch("the weights are counted for each text", need=lambda f, texts: texts * (f.weights * f.bits / 8 + f.cache(f.length, 1, 2))),
     batch("16 bits a weight", need=lambda f, texts: 2 * f.weights + texts * f.cache(f.length, 1, 2)),
     batch("bits taken for bytes", need=lambda f, texts: f.weights * f.bits + texts * f.cache(f.length, 1, 2)),
     batch("one token's cache for each text", need=lambda f, texts: f.weights * f.bits / 8 + texts * f.cache(1, 1, 2),
