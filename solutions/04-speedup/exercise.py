@@ -60,9 +60,9 @@ check("04.expected_tokens", expected_tokens, hidden=True)
 # Five curves over K that flatten out at 1 / (1 − α), and
 # `✓ 04.expected_tokens: 30 values are right, α = 0, α = 1 and K = 0 among them`
 #
-# What this check cannot see: an α closer to 1 than 0.9995 that is treated as 1, and a K above 64.
-#
 # </details>
+#
+# What this check cannot see: an α closer to 1 than 0.9995 that is treated as 1, and a K above 64.
 #
 # Look at the curves: each rises for ever. By tokens alone the best K is always the largest one. Without a cost c the question "which K is best"
 # has no answer.
@@ -101,9 +101,9 @@ check("04.speedup", speedup, hidden=True)
 # Four curves for α = 0.8. Now each has a top, the further left the dearer the draft, and
 # `✓ 04.speedup: 29 values are right, α = 1, c = 0 and K = 0 among them`
 #
-# What this check cannot see: whether you call `expected_tokens` or sum anew; it looks at values only.
-#
 # </details>
+#
+# What this check cannot see: whether you call `expected_tokens` or sum anew; it looks at values only.
 
 # %% [markdown]
 # ## Task 3: the best draft length (4 points, 20 minutes, medium)
@@ -142,9 +142,9 @@ check("04.optimal_k", optimal_k, hidden=True)
 # Five curves with a star at each top, K = 14, 11, 8, 6 and 4, and
 # `✓ 04.optimal_k: the best K is right for 62 pairs (α, c), ties, other k_max, and K = 0 where nothing helps among them`
 #
-# What this check cannot see: which of two equally fast K above 0 you take (α = 0.5, c = 0.2: K = 1 and K = 2), for there rounding decides.
-#
 # </details>
+#
+# What this check cannot see: which of two equally fast K above 0 you take (α = 0.5, c = 0.2: K = 1 and K = 2), for there rounding decides.
 #
 # Print the table of the best K yourself:
 
