@@ -25,6 +25,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 export PIP_ARGS
+# How long a thread of PyTorch on Linux turns in place before it sleeps. Left alone it does so for milliseconds, and beside one busy
+# process a lesson takes many times as long; no turning at all would make each decode step a third slower on a quiet machine.
+GOMP_SPINCOUNT ?= 10000
+export GOMP_SPINCOUNT
 
 # Stamps: a file that is newer than everything its step was made from, so that no step is done twice. Files alone count: the date of a
 # folder changes with whatever is written beside them. A file that is gone has no date, so the list of names counts too.

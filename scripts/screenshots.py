@@ -35,13 +35,23 @@ SETTLE = """() => {
 }"""
 
 # Runs in the page once it has settled.
-INSPECT = """() => ({
-    theme: document.documentElement.dataset.theme,
-    badFormulas: [...document.querySelectorAll('mjx-merror')].map(e => e.textContent),
-    unrendered: [...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container')).map(e => e.textContent),
-    badImages: [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src),
-    overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-})"""
+INSPECT = """() => {
+    // Text that reaches past the window, where no box around it scrolls: the theme hides it.
+    const scrolls = e => /auto|scroll/.test(getComputedStyle(e).overflowX) && getComputedStyle(e).display !== 'inline';
+    const inBox = (e, article) => { for (; e !== article; e = e.parentElement) if (scrolls(e)) return true; return false; };
+    const cut = () => [...document.querySelectorAll('.bd-article *')].filter(e =>
+        e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && e.getClientRects().length
+        && !e.closest('mjx-assistive-mml, .visually-hidden, .headerlink') && !inBox(e, e.closest('.bd-article'))
+    ).slice(0, 3).map(e => e.tagName + ' ' + e.textContent.trim().slice(0, 60));
+    return {
+        theme: document.documentElement.dataset.theme,
+        badFormulas: [...document.querySelectorAll('mjx-merror')].map(e => e.textContent),
+        unrendered: [...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container')).map(e => e.textContent),
+        badImages: [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src),
+        cut: cut(),
+        overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    };
+}"""
 
 
 @dataclass
@@ -98,7 +108,7 @@ def visit(context, base: str, page: str, theme: str, width: int, out: Path) -> V
         tab.evaluate(SETTLE)
         state = tab.evaluate(INSPECT)
         tab.screenshot(path=picture, full_page=True, animations="disabled")  # no sidebar half way in
-    for name in ("badFormulas", "unrendered", "badImages"):
+    for name in ("badFormulas", "unrendered", "badImages", "cut"):
         seen.problems += [f"{name}: {item}" for item in state[name]]
     if state["overflow"] > 1:
         seen.problems.append(f"the page is {state['overflow']} pixels wider than the window")

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import psutil
 import pytest
 import torch
@@ -205,7 +206,10 @@ def test_whatever_holds_probabilities_is_read_as_floats(probs):
     assert lent.as_floats(probs) == [0.25, 0.75]
 
 
-@pytest.mark.parametrize("probs", [None, 0.5, torch.tensor(0.5), [[0.25, 0.75]], ["a"]], ids=repr)
+TEXT = [["0.25", "0.75"], ("0.25", "0.75"), np.array(["0.25", "0.75"]), [b"1"], "1", "10"]  # which float() would read
+
+
+@pytest.mark.parametrize("probs", [None, 0.5, torch.tensor(0.5), [[0.25, 0.75]], ["a"], *TEXT], ids=repr)
 def test_what_holds_none_is_refused(probs):
     with pytest.raises((TypeError, ValueError)):
         lent.as_floats(probs)

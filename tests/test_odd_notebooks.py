@@ -2,6 +2,7 @@
 
 import json
 
+import nbformat
 import pytest
 
 from autograder import cases, course, zoo
@@ -103,7 +104,9 @@ def timed(notebook):
     notebook["expected-tokens"] = "%%time\n" + TOKENS.replace("alpha**i", "ONE * SEEN * alpha**i")
     notebook["speedup"] = "%%timeit -n1 -r1\n" + SPEEDUP
     notebook["optimal-k"] = "%%capture said\nprint(TWO)\n%prun -q sum([1])\n%timeit -n 2 -r 2 sum([2])\n" + BEST
-    notebook.own("def within():\n    local = 3\n    four = %time local + 1\n    return four\nassert (TWO, within()) == (2, 4)\nSEEN = 1")
+    notebook.own(
+        "def within():\n    local = 3\n    four = %time local + 1\n    return four\nassert (TWO, within()) == (2, 4)\nSEEN = 1"
+    )
 
 
 def timed_and_stripped(notebook):
@@ -120,11 +123,15 @@ def awaited(notebook):
 
 def written(notebook):
     notebook.own("%%writefile helper.py\ndef power(a, i):\n    return a**i\n", "%%file -a helper.py\nONE = 1")
-    notebook["expected-tokens"] = "import helper\n%run -i helper.py\n" + TOKENS.replace("alpha**i", "ONE * helper.power(alpha, i)")
+    notebook["expected-tokens"] = "import helper\n%run -i helper.py\n" + TOKENS.replace(
+        "alpha**i", "ONE * helper.power(alpha, i)"
+    )
 
 
 def harmless(notebook):
-    notebook["cell-01"] = "%matplotlib inline\n%load_ext autoreload\n%autoreload 2\n" + notebook["cell-01"] + "\nmath.exp?\n?math"
+    notebook["cell-01"] = (
+        "%matplotlib inline\n%load_ext autoreload\n%autoreload 2\n" + notebook["cell-01"] + "\nmath.exp?\n?math"
+    )
     settings = "help_me = get_ipython().user_ns\n%config InlineBackend.figure_format = 'svg'\n"
     notebook["expected-tokens"] = settings + TOKENS.replace("alpha**i", "SEEN * alpha**i")
     notebook.own("%%html\n<b>τ</b>", "files = !ls\nfor name in files:\n    print(name)\nSEEN = 1", "%%javascript\nalert(1)")
@@ -255,6 +262,36 @@ def test_an_unchanged_notebook_is_the_release_s_cells_and_nothing_else(assignmen
         names = [cell.metadata.get("nbgrader", {}).get("grade_id", cell.id) for cell in cells]
         assert [(cell.name, cell.source) for cell in job.cells] == list(zip(names, [cell.source for cell in cells]))
         assert job.notes == ()
+
+
+OURS = sorted(path.stem for path in (course.ROOT / "autograder" / "inside").glob("[!_]*.py"))
+
+
+def test_a_module_of_the_student_s_may_be_called_like_one_of_ours(judge):
+    notebook, factors = Notebook(), " * ".join(f"{name}.ONE" for name in OURS)
+    notebook.own(*(f"%%writefile {name}.py\nONE = 1\n" for name in OURS))
+    notebook["expected-tokens"] = f"import {', '.join(OURS)}\n" + TOKENS.replace("alpha**i", f"{factors} * alpha**i")
+    found = judge.judge(verdicts.exercise(B).job("somebody", notebook.bytes()))
+    assert len(OURS) > 5
+    assert (found.status, found.score) == ("graded", 10), found.message
+
+
+def test_the_checks_of_a_cache_work_beside_modules_called_like_ours(judge):
+    """They reach into the student's process after its cells have run, and need a module of ours there."""
+    case = zoo.cases("right", "05-kv-rollback")[0]
+    notebook = nbformat.reads(verdicts.handed_in(case), as_version=4)
+    first = next(i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code")
+    own = [f"%%writefile {name}.py\nONE = 1\n" for name in OURS] + [f"import {', '.join(OURS)}"]
+    notebook.cells[first:first] = [nbformat.v4.new_code_cell(source) for source in own]
+    found = judge.judge(verdicts.exercise("05-kv-rollback").job("somebody", nbformat.writes(notebook).encode()))
+    assert (found.status, found.passed) == ("graded", True), found.message
+
+
+def test_ours_are_not_there_to_be_imported(judge):
+    notebook = Notebook()
+    tries = "".join(f"try:\n    import {name}\n    ONE += 1\nexcept ModuleNotFoundError:\n    pass\n" for name in OURS)
+    notebook["expected-tokens"] = "ONE = 1\n" + tries + TOKENS.replace("alpha**i", "ONE * alpha**i")
+    assert judge.judge(verdicts.exercise(B).job("somebody", notebook.bytes())).score == 10
 
 
 def test_comments_and_spaces_are_no_change(judge):

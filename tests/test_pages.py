@@ -44,6 +44,8 @@ def test_a_broken_page_is_reported(browser, tmp_path):
     """What the visitor must see is seen: an error in a script, a missing picture, a file from elsewhere, a page that is too wide."""
     (tmp_path / "index.html").write_text(
         "<!doctype html><link rel=icon href=data:,><body><img src=missing.png><div style='width:3000px'>wide</div>"
+        "<div class=bd-article style='overflow:hidden'><p style='overflow:auto'><b style='display:block;width:2000px'>scrolls</b></p>"
+        "<p><b style='display:block;width:2000px'>past the edge</b></p></div>"
         "<script>console.error('broken on purpose')</script><script>undefinedFunction()</script>"
         "<img src='http://127.0.0.1:9/elsewhere.png'><span class=math>\\(x\\)</span>"
     )
@@ -56,6 +58,8 @@ def test_a_broken_page_is_reported(browser, tmp_path):
         "elsewhere: http://127.0.0.1:9/",
         "badImages: ",
         "unrendered: ",
+        "cut: B past the edge",
         "pixels wider than the window",
     ):
         assert expected in said
+    assert "scrolls" not in said

@@ -25,6 +25,8 @@ import torch
 Pair = collections.namedtuple("Pair", "k speed")
 class Probabilities(list): pass
 class Half(float): pass
+async def later(): return 0.5
+def lazy(): yield 0.5
 class Count(int): pass
 class Name(str): pass
 class Level(enum.IntEnum):
@@ -114,6 +116,14 @@ def test_what_is_refused_is_refused_on_both_sides_in_the_same_words(session, not
     assert said[0] == said[1]
 
 
+@pytest.mark.parametrize(("text", "advice"), [("later()", "write `def`"), ("lazy()", "`return` them")])
+def test_a_function_that_has_not_done_its_work_is_told_so_on_both_sides(session, notebook, text, advice):
+    for function in (notebook, RemoteFunction(session, "f")):
+        with pytest.raises(core.Wrong) as wrong:
+            core.call(function, text)
+        assert advice in wrong.value.result.message
+
+
 def test_tensors_and_caches_stay_the_student_s_own():
     class Cache(list):
         """Has a list's type, and is an object all the same: a class was called for it."""
@@ -125,7 +135,9 @@ def test_tensors_and_caches_stay_the_student_s_own():
 
 
 def test_an_instance_of_a_list_s_subclass_stays_on_the_other_side(session):
-    session.request("cell", name="cache", source="class Cache(list):\n    length = torch.tensor(3)\n    def read(self): return (1,)")
+    session.request(
+        "cell", name="cache", source="class Cache(list):\n    length = torch.tensor(3)\n    def read(self): return (1,)"
+    )
     cache = core.call(RemoteFunction(session, "Cache"))
     assert (cache.length, cache.read()) == (3, (1,))
 
@@ -136,7 +148,9 @@ def test_a_cell_s_own_module_may_have_the_class(session):
     assert core.call(RemoteFunction(session, "make")).length == 2
 
 
-@pytest.mark.parametrize("text", ["'0.5'", "['0.5', '0.5']", "{0: 1}", "[[0.5]]", "None", "'12'", "10**400", "np.zeros((2, 2))"])
+@pytest.mark.parametrize(
+    "text", ["'0.5'", "['0.5', '0.5']", "{0: 1}", "[[0.5]]", "None", "'12'", "10**400", "np.zeros((2, 2))"]
+)
 def test_numbers_are_read_strictly(notebook, text):
     value = plain.plain(notebook(text))
     for read in (plain.number, plain.whole, plain.vector):
@@ -151,7 +165,12 @@ def test_what_is_a_number_is_read_as_one():
     for bad in (3.5, math.inf, math.nan):
         with pytest.raises(ValueError, match="no whole number"):
             plain.whole(bad)
-    assert plain.vector(torch.tensor([[0.5], [1.0]])) == plain.vector(np.array([0.5, 1])) == plain.vector([0.5, True]) == [0.5, 1.0]
+    assert (
+        plain.vector(torch.tensor([[0.5], [1.0]]))
+        == plain.vector(np.array([0.5, 1]))
+        == plain.vector([0.5, True])
+        == [0.5, 1.0]
+    )
 
 
 def test_the_wire_carries_what_the_rule_keeps():

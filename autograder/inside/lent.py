@@ -10,6 +10,7 @@ from typing import Any
 EXACT = 1e-6  # by which the sum of float32 probabilities may miss 1
 INSIDE = 1e-4  # far above float32's rounding of a threshold, far below the width of a cell
 MOST_DRAWS = 12  # of one step: 2k + 1 are needed, with k up to 3
+NUMBERS = frozenset({float, int})  # what needs no second look
 MOST_BRANCHES = 4096  # that the uniform numbers of one step may open
 
 
@@ -48,9 +49,15 @@ def as_floats(probs: Any) -> list[float]:
         TypeError, ValueError: if those are no numbers.
     """
     try:
-        return list(map(float, probs if type(probs) is list else probs.tolist()))
+        return _floats(probs if type(probs) is list else probs.tolist())
     except (AttributeError, TypeError):  # a tuple, or a row of arrays that hold one number each
-        return list(map(float, probs))
+        return _floats(list(probs))
+
+
+def _floats(numbers: list) -> list[float]:
+    if not NUMBERS.issuperset(map(type, numbers)) and any(isinstance(number, (str, bytes, bytearray)) for number in numbers):
+        raise TypeError(f"text where a number is asked: {numbers!r:.100}")  # float would read it
+    return list(map(float, numbers))
 
 
 def within(prefix: Sequence[int], k: int, vocabulary: int) -> list[tuple[int, ...]]:

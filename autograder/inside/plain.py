@@ -29,6 +29,10 @@ MOST_SHOWN = 200  # characters of a value in a message
 DTYPES = {
     "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8,
 }  # fmt: skip
+UNFINISHED = {  # what a function returns that has not done its work yet
+    "coroutine": "which `async def` makes: nobody awaits it here, so write `def`",
+    "generator": "which `yield` makes out of a function: collect the values and `return` them",
+}
 _TOO_MANY = f"more than {MOST_PARTS:,} values at once"
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
@@ -95,7 +99,10 @@ def shallow(value: Any) -> Any:
             raise NotPlain(_TOO_MANY)
         return items
     if not callable(value) and (kind.__module__ == "builtins" or hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")):
-        raise NotPlain(f"an object of type {kind.__name__:.60}, not numbers, lists of numbers, arrays or tensors")
+        if kind.__name__ == "coroutine":
+            value.close()  # nothing of it has run: Python would warn that it was never awaited
+        meant = UNFINISHED.get(kind.__name__, "not numbers, lists of numbers, arrays or tensors")
+        raise NotPlain(f"an object of type {kind.__name__:.60}, {meant}")
     return value
 
 

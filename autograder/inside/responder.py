@@ -11,14 +11,17 @@ import ast
 import asyncio
 import builtins
 import contextlib
+import importlib.util
 import inspect
 import linecache
 import operator
+import os
 import socket
 import sys
 import traceback
 import types
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import lent
@@ -27,6 +30,7 @@ import shell
 import wire
 from printed import FirstLines
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 CELL = "<cell "  # file names of the student's code
 MOST_OBJECTS = 10_000
 MOST_BRANCHES = 32  # of an enumeration in one answer
@@ -144,9 +148,7 @@ class Responder:
         return plain.plain(getattr(of, name)(*args))
 
     def _do_probe(self, name: str, args: list) -> Any:
-        import probes  # which brings torch
-
-        return getattr(probes, name)(*args)
+        return getattr(_probes(), name)(*args)
 
     def _do_printed(self) -> str:
         return self.printed.take()
@@ -274,6 +276,31 @@ def _described(error: BaseException) -> dict:
     return {"type": kind, "bases": bases, "text": text[:1000], "line": shown, "stub": stub if "NotImplementedError" in bases else ""}
 
 
+@cache
+def _probes() -> types.ModuleType:
+    """Which bring torch. They import `plain`, whose name may be a module of the student's by now."""
+    theirs = sys.modules.get("plain")
+    spec = importlib.util.spec_from_file_location("probes", os.path.join(HERE, "probes.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["plain"] = plain
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules["plain"]
+        if theirs is not None:
+            sys.modules["plain"] = theirs
+    return module
+
+
+def withdraw() -> None:
+    """The names of what lies beside this file are the student's: a shell.py or wire.py beside a notebook is imported as in Jupyter."""
+    sys.path[:] = [place for place in sys.path if place != HERE]
+    for name, module in list(sys.modules.items()):
+        if name != "__main__" and os.path.dirname(getattr(module, "__file__", None) or "") == HERE:
+            del sys.modules[name]
+
+
 def main(end: socket.socket) -> None:
     sys.setrecursionlimit(3000)
+    withdraw()
     Responder(end).serve()
