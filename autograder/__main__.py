@@ -92,7 +92,10 @@ def grade(
             bar.stop()
             console.print(f"Error: {error}", style="red", markup=False)
             raise typer.Exit(2) from None
-    console.print(f"{len(marks)} marks: {out}/grades.csv; the class: {out}/class.html; feedback: {out}/feedback", markup=False)
+    unknown = sum(not mark.judged for mark in marks)
+    console.print(f"{len(marks) - unknown} marks: {out}/grades.csv; the class: {out}/class.html; feedback: {out}/feedback", markup=False)
+    if unknown:
+        console.print(_UNKNOWN.format(number=unknown), style="yellow", markup=False)
 
 
 def _secret(path: Path | None, shown: str) -> str:
@@ -109,6 +112,10 @@ def _secret(path: Path | None, shown: str) -> str:
 _OWN_SECRET = (
     "Without --secret-file the seeds of the checks are made from a random secret, which is kept in {path}: whoever reads it knows what "
     "the checks will ask."
+)
+_UNKNOWN = (
+    "{number} more without a mark, since the grader itself failed (`error`): their cells in grades.csv and canvas.csv are empty, and a "
+    "gradebook keeps what it has. Grade once more: only they are tried again."
 )
 _UNSAFE = (
     "Nothing was graded. With --unsafe, submissions run without a sandbox: one that wants to can read and change what you can, the marks "

@@ -254,6 +254,12 @@ def seeds(tmp_path, monkeypatch):
     return grade
 
 
+def test_a_run_says_how_many_have_no_mark_since_the_grader_failed(seeds, tmp_path):
+    _, told = seeds(tmp_path / "one")
+    assert "0 marks:" in told
+    assert "1 more without a mark, since the grader itself failed" in told
+
+
 def test_without_a_secret_a_run_makes_its_own_says_so_once_and_keeps_it(seeds, tmp_path):
     first, told = seeds(tmp_path / "one")
     path = tmp_path / "one" / keys.OWN

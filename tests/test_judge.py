@@ -363,6 +363,33 @@ def test_the_course_is_hidden_where_it_is_installed_among_the_libraries(tmp_path
     assert shown.stdout.split() == ["False", "[]"], shown.stderr
 
 
+EXERCISES = """
+import sys
+sys.modules.update(torch=None, numpy=None)  # importing one of them is an error
+from autograder import course
+from autograder.judging.judge import Exercise, released
+for name in course.assignments():
+    exercise = Exercise(name, released(name))
+    exercise.job("somebody", course.text(exercise.release).encode())
+    print(exercise.version)
+"""
+
+
+def test_submissions_become_jobs_without_what_only_checks_need():
+    shown = subprocess.run([sys.executable, "-c", EXERCISES], cwd=course.ROOT, capture_output=True, text=True)
+    assert len(shown.stdout.split()) == len(course.assignments()), shown.stderr
+
+
+@pytest.mark.parametrize("assignment", course.assignments())
+def test_the_checks_that_an_exercise_may_ask_for_are_those_that_there_are(assignment):
+    assert module._registered(assignment) == set(core.names(assignment[:2]))
+    notebook = released(assignment)
+    cell = next(cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade"))
+    cell.source = cell.source.replace('check("', 'check("another.', 1)
+    with pytest.raises(ValueError, match="checks that there are not: another"):
+        Exercise(assignment, notebook)
+
+
 def test_an_exercise_declares_by_its_imports_what_it_needs_of_the_course():
     exercise = verdicts.exercise
     assert (exercise("02-rejection-rule").given, exercise("05-kv-rollback").given) == ((), ("autograder.checks.tiny",))

@@ -128,6 +128,15 @@ def written(notebook):
     )
 
 
+def beside(notebook):
+    notebook["speedup"] = "import helper\n" + SPEEDUP
+
+
+def like_a_library(notebook):
+    notebook.own("%%writefile json.py\nraise SystemExit")
+    notebook["speedup"] = "import json\n" + SPEEDUP.replace("c * k", "c * json.loads(str(k))")
+
+
 def harmless(notebook):
     notebook["cell-01"] = (
         "%matplotlib inline\n%load_ext autoreload\n%autoreload 2\n" + notebook["cell-01"] + "\nmath.exp?\n?math"
@@ -193,6 +202,8 @@ MADE = {
     "timed and stripped": timed_and_stripped,
     "await": awaited,
     "writefile": written,
+    "beside": beside,
+    "like a library": like_a_library,
     "harmless magics": harmless,
     "main": main_module,
     "commands": shell,
@@ -218,6 +229,8 @@ SAYS = {
     "timed": [f"the given {BEGINS} `import math` was changed: your version was run, and then the released one"],
     "timed and stripped": [f"the given {BEGINS} `import math` was changed: your version was run, and then the released one"],
     "harmless magics": [f"the given {BEGINS} `import math` was changed: your version was run, and then the released one"],
+    "beside": ["the cell speedup raised ModuleNotFoundError: No module named 'helper' (of your files grading has the notebook alone",
+               f"the given {BEGINS} `for c in"],
     "commands": [f"your {BEGINS} `!pip install faster`: grading runs no command of the system",
                  f"your {BEGINS} `%pip install faster`: grading runs no command of the system",
                  f"your {BEGINS} `%%bash`: grading does not run a cell of %%bash",

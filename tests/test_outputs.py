@@ -453,3 +453,9 @@ def test_gradescope_reads_the_result():
     assert "no bonus token" in result["tests"][3]["output"]
     assert all(test["visibility"] == "visible" for test in result["tests"])
     assert "not JSON" in json.loads(gradescope.results(NOT_READ))["output"]
+
+
+def test_a_fault_of_the_grader_is_no_part_of_the_class_report_but_counted():
+    (before,), (after,) = report.reports(MARKS, pictures=False), report.reports([*MARKS, OURS], pictures=False)
+    assert after == dataclasses.replace(before, statuses={**before.statuses, "error": 1})
+    assert "1 × error" in report.page([OURS])

@@ -2,6 +2,7 @@
 
 import array
 import collections
+import contextlib
 import decimal
 import enum
 import fractions
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from autograder import checks, zoo
-from autograder.checks import core
+from autograder import checks, course, zoo
+from autograder.checks import core, step_tables, stepping
 from autograder.inside import plain, wire
+from autograder.judging.judge import Exercise, released
 from autograder.judging.sandbox import Sandbox
 from autograder.judging.session import RemoteFunction, Session
 
@@ -38,6 +40,9 @@ class Tagged(torch.Tensor): pass
 class Endless(collections.abc.Sequence):
     def __len__(self): return 3
     def __getitem__(self, i): return 1.0
+async def waits(): return 1
+def yields(): yield 1
+async def waits_and_yields(): yield 1
 class Lying(list):
     def __iter__(self): return itertools.count()
     def __len__(self): return 10**9
@@ -61,6 +66,7 @@ ARRAYS = [
     ("torch.tensor([1.0, 0.0]).to_sparse()", [1.0, 0.0]), ("torch.tensor([[1, 2]]).T", [[1], [2]]),
 ]  # fmt: skip
 REFUSED = [
+    "waits()", "yields()", "waits_and_yields()", "[waits()]",
     "{0.5}", "frozenset([1])", "(x for x in [1])", "map(int, '1')", "{1: 2}.values()", "b'ab'", "bytearray(2)", "1j", "np.complex64(1)",
     "torch.tensor(1j)", "itertools.count()", "10**5000", "np.datetime64('2020-01-01')", "iter([1])", "memoryview(b'a')", "object()",
     "[0] * 300_000", "range(10**12)", "np.zeros(300_000, dtype=np.uint32)", "[[{1}]]", "loop", "Endless()", "collections.ChainMap()",
@@ -116,7 +122,7 @@ def test_what_is_refused_is_refused_on_both_sides_in_the_same_words(session, not
     assert said[0] == said[1]
 
 
-@pytest.mark.parametrize(("text", "advice"), [("later()", "write `def`"), ("lazy()", "`return` them")])
+@pytest.mark.parametrize(("text", "advice"), [("later()", "write `def`"), ("lazy()", "write `return`")])
 def test_a_function_that_has_not_done_its_work_is_told_so_on_both_sides(session, notebook, text, advice):
     for function in (notebook, RemoteFunction(session, "f")):
         with pytest.raises(core.Wrong) as wrong:
@@ -227,6 +233,112 @@ def test_right_answers_of_odd_types_pass(check, around):
 )  # fmt: skip
 def test_text_and_what_cannot_be_carried_fails_in_the_notebook_too(check, around):
     assert not checks.run(check, *wrapped(ASSIGNMENTS[check[:2]], check, around)).passed
+
+
+# What stands where a number is asked, and whether it is one: the same in an answer and in what is drawn from, in all ways of asking.
+AS_A_NUMBER = [
+    ("1.0", True), ("1", True), ("True", True), ("np.bool_(True)", True), ("fractions.Fraction(1)", True), ("torch.tensor(1.0)", True),
+    ("torch.tensor([1.0])", True), ("Half(1.0)", True), ("Count(1)", True),
+    ("'1.0'", False), ("np.str_('1.0')", False), ("b'1'", False), ("bytearray(b'1')", False), ("1 + 0j", False),
+    ("np.complex64(1)", False), ("torch.tensor(1 + 0j)", False), ("None", False), ("[1.0]", False), ("{1.0}", False), ("object", False),
+]  # fmt: skip
+# And as a whole list of probabilities.
+AS_A_LIST = [
+    ("[0.0, 1.0]", True), ("(0.0, 1.0)", True), ("np.array([0, 1])", True), ("np.array([False, True])", True),
+    ("torch.tensor([0.0, 1.0])", True), ("collections.deque([0.0, 1.0])", True), ("range(2)", True),
+    ("'01'", False), ("b'\\0\\1'", False), ("np.array(['0', '1'])", False), ("np.array([0j, 1])", False), ("torch.tensor([0j, 1])", False),
+    ("{0.0, 1.0}", False), ("{0: 1}", False), ("(x for x in (0.0, 1.0))", False), ("iter([0.0, 1.0])", False), ("None", False),
+    ("1.0", False), ("[None, 1.0]", False), ("[0.0, '1.0']", False), ("[[0.0, 1.0]]", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [(f"[0.0, {text}]", right) for text, right in AS_A_NUMBER] + AS_A_LIST,
+    ids=[f"number {text}" for text, _ in AS_A_NUMBER] + [text for text, _ in AS_A_LIST],
+)
+def test_what_a_number_is_is_the_same_everywhere(session, notebook, text, right):
+    """Answered and drawn from, in the notebook and in another process: there with every question heard, with numbers lent, and under a
+    script."""
+
+    def step(prefix, target, draft, k, rng):
+        return [rng.categorical(notebook(text))]
+
+    source = f"def step(prefix, target, draft, k, rng):\n    target(prefix), draft(prefix)\n    return [rng.categorical({text})]"
+    session.request("cell", name="step", source=source)
+    remote, tables = RemoteFunction(session, "step"), step_tables.grid_tables(1, k=1)
+    models = stepping.Models(tables)
+    asked = [
+        lambda: plain.vector(core.call(notebook, text)),
+        lambda: plain.vector(core.call(RemoteFunction(session, "f"), text)),
+        lambda: core.call(step, (0,), None, None, 1, stepping.Sampling(0).row()),
+        lambda: core.call(remote, (0,), models.target, models.draft, 1, stepping.Sampling(0).row()),
+        lambda: core.call(session.steps, remote, [(0,)], models, 1, stepping.Sampling(0)),
+        lambda: stepping.law_of_step(remote, tables, (0,), 1),
+    ]
+    found = []
+    for one in asked:
+        try:
+            one()
+            found.append("")
+        except core.Wrong as wrong:
+            found.append(wrong.result.message)
+        except ValueError as error:
+            found.append(str(error))
+    assert [not said for said in found] == [right] * len(asked), found
+    assert right or set(found[2:]) == {"rng.categorical got something that is no list of probabilities"}
+
+
+WAITING = """
+def waiting(function):
+    async def asked(*args):
+        return function(*args)
+    return asked
+def yielding(function):
+    def asked(*args):
+        yield function(*args)
+    return asked
+"""
+ASKED = [(assignment, check) for assignment in course.assignments() for check in zoo.checks(assignment)]
+
+
+@pytest.mark.parametrize(("assignment", "check"), ASKED, ids=[check for _, check in ASKED])
+def test_a_function_that_has_not_run_is_named_on_both_sides(judged, assignment, check):
+    """Every function that any check asks for, begun with `async def`, and with `yield` in place of `return`."""
+    ours, names = zoo.functions(assignment), {}
+    exec(WAITING, names)
+    session = judged(assignment)
+    for way, said in (("waiting", "a coroutine, as every function"), ("yielding", "a generator, which `yield`")):
+        asked = zoo.checks(assignment)[check]
+        functions = [ours[name] if isinstance(ours[name], type) else names[way](ours[name]) for name in asked]
+        if functions == [ours[name] for name in asked]:
+            continue  # a class alone
+        results = [checks.run(check, *functions)]
+        remote = [name if isinstance(ours[name], type) else f"{way}_{name}" for name in asked]
+        session.request("cell", name="a", source="\n".join(f"{way}_{name} = {way}({name})" for name in asked))
+        results.append(core.run(check, *(RemoteFunction(session, name) for name in remote), host=session))
+        assert [said in result.message for result in results] == [True, True], results
+
+
+@pytest.fixture(scope="module")
+def judged():
+    """A session in which the right solutions of an assignment are, by its name."""
+    open_sessions = {}
+    with Sandbox(unsafe=True) as box:
+
+        def opened(assignment):
+            if assignment not in open_sessions:
+                exercise = Exercise(assignment, released(assignment))
+                session = open_sessions[assignment] = Session(box.open(exercise.given))
+                cells = exercise.job("x", course.text(zoo.filled(assignment, exercise.release)).encode()).cells
+                for source in (*(cell.source for cell in cells), WAITING):
+                    with contextlib.suppress(core.Elsewhere):
+                        session.request("cell", name="a", source=source)
+            return open_sessions[assignment]
+
+        yield opened
+        for session in open_sessions.values():
+            session.close()
 
 
 ASSIGNMENTS = {"02": "02-rejection-rule", "04": "04-speedup"}

@@ -79,7 +79,7 @@ app(["check", sys.argv[1]])
 HEAVY = ("torch", "numpy", "scipy", "matplotlib", "nbgrader", "jupytext", "distributed")
 
 
-@pytest.mark.parametrize(("chapter", "code"), [("99", 2), (B[:2], 1)])
+@pytest.mark.parametrize(("chapter", "code"), [("99", 2), ("02", 1), (B[:2], 1)])
 def test_nothing_that_takes_seconds_to_import_is_needed_to_say_that_there_is_nothing(chapter, code):
     """Neither for a chapter that there is not, nor for this project's own notebook, in which nothing is written."""
     told = subprocess.run([sys.executable, "-c", WITHOUT, chapter, *HEAVY], cwd=course.ROOT, capture_output=True, text=True)

@@ -6,10 +6,11 @@ import io
 import os
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 from autograder.checks import core
-from autograder.inside.shell import not_run
+from autograder.inside.shell import COURSE, not_run, not_there, written
 
 SEED = "SPECDEC_GRADING_SEED"  # set by the grader: hidden checks then use fixtures and samples of this submission's own
 VISIBLE, HIDDEN = 0, 1
@@ -73,11 +74,25 @@ def _warn_of_what_grading_leaves_out() -> None:
     """Prints a sentence, once, for what a cell of this notebook has done that grading will not do."""
     ipython = sys.modules.get("IPython")  # not imported for this
     shell = ipython and ipython.get_ipython()
-    for source in shell.history_manager.input_hist_raw if shell else ():
-        for sentence in not_run(source):
-            if sentence not in _warned:
-                _warned.add(sentence)
-                print("\n".join(_wrapped(f"note: {sentence}", "    ")))
+    if not shell:
+        return
+    cells = shell.history_manager.input_hist_raw
+    missing = _imported_from(Path.cwd()) - {*COURSE, *map(written, cells)}
+    for sentence in (*(s for cell in cells for s in not_run(cell)), *map(not_there, sorted(missing))):
+        if sentence not in _warned:
+            _warned.add(sentence)
+            print("\n".join(_wrapped(f"note: {sentence}", "    ")))
+
+
+def _imported_from(folder: Path) -> set[str]:
+    """The names of modules and packages that lie in a folder."""
+    found = set()
+    for name, module in sys.modules.copy().items():
+        place = getattr(module, "__file__", None)
+        if "." not in name and isinstance(place, str):
+            file = Path(place)
+            found |= {name} if folder == (file.parent.parent if file.stem == "__init__" else file.parent) else set()
+    return found
 
 
 def _show(picture: dict[str, Any]) -> None:

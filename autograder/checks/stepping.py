@@ -24,6 +24,7 @@ from typing import Any
 
 from autograder.checks.core import Signal, Wrong, call
 from autograder.checks.step_tables import PREFIX, Tables
+from autograder.inside import plain
 from autograder.inside.lent import EXACT, MOST_DRAWS, Cells, Row, as_floats, pick, within
 from specdec.law import Choose, TooManyRuns, law
 
@@ -53,8 +54,8 @@ class Models:
 
     def _answer(self, who: str, prefix: Sequence[int]) -> list[float]:
         try:
-            key = tuple(map(operator.index, prefix))
-        except TypeError:
+            key = tuple(map(operator.index, plain.shallow(prefix)))
+        except (TypeError, plain.NotPlain):
             raise Wrong(
                 f"{who}(prefix) was called with something that is no sequence of whole numbers",
                 got=f"{who}({prefix!r})"[:200],
@@ -102,18 +103,21 @@ def plain_probabilities(probs: Any) -> list[float]:
     """Lists, tuples, numpy arrays and tensors as a list of floats, or Wrong with the reason why they are no distribution."""
     try:
         weights = as_floats(probs)
-    except (TypeError, ValueError) as error:
-        raise Wrong("rng.categorical got something that is no list of probabilities", got=repr(probs)[:200]) from error
+    except ValueError as error:
+        name = "rng.categorical got something that is no list of probabilities"
+        given = probs[:200] if isinstance(probs, str) else plain.shown(probs)
+        hint = "Probabilities are numbers in a list, a tuple, an array or a tensor; text that looks like a number is none."
+        raise Wrong(name, got=f"rng.categorical({given})", hint=hint) from error
     if weights and min(weights) >= 0 and abs(sum(weights) - 1) <= EXACT:
         return weights
-    shown = f"rng.categorical({[round(x, 4) for x in weights]})"
+    told = f"rng.categorical({[round(x, 4) for x in weights]})"
     if any(x != x for x in weights):
-        raise Wrong("rng.categorical got NaN", got=shown, hint="A residual without mass was divided by its sum, 0.")
+        raise Wrong("rng.categorical got NaN", got=told, hint="A residual without mass was divided by its sum, 0.")
     if min(weights, default=0.0) < -1e-9:
-        raise Wrong("rng.categorical got a negative probability", got=shown, hint="Clamp p - q at 0 before you normalise it.")
+        raise Wrong("rng.categorical got a negative probability", got=told, hint="Clamp p - q at 0 before you normalise it.")
     if abs(sum(weights) - 1) > EXACT:
         name = f"rng.categorical got weights that are not normalised: they sum to {sum(weights):.4g}"
-        raise Wrong(name, got=shown, hint="Divide by the sum first.")
+        raise Wrong(name, got=told, hint="Divide by the sum first.")
     return [max(0.0, x) for x in weights]
 
 

@@ -1,4 +1,4 @@
-"""What runs on the student's side: mounted into the sandbox as a folder of plain modules, without the rest of the course.
+"""What runs on the student's side: mounted into the sandbox without the rest of the course, and begun by `start`.
 
-`wire` is the one module that both sides use.
+It imports from itself as `from . import …`, since it has another name there. `plain`, `shell`, `wire` and `usage` serve both sides.
 """

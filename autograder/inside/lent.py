@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
+from . import plain
+
 EXACT = 1e-6  # by which the sum of float32 probabilities may miss 1
 INSIDE = 1e-4  # far above float32's rounding of a threshold, far below the width of a cell
 MOST_DRAWS = 12  # of one step: 2k + 1 are needed, with k up to 3
-NUMBERS = frozenset({float, int})  # what needs no second look
 MOST_BRANCHES = 4096  # that the uniform numbers of one step may open
 
 
@@ -43,21 +44,22 @@ def pick(weights: Sequence[float], u: float) -> int:
 
 
 def as_floats(probs: Any) -> list[float]:
-    """Of a list, a tuple, an array or a tensor; of the last two at once, which is several times faster than one by one.
+    """Of a list, a tuple, an array or a tensor: numbers by the rule for answers, `plain`.
 
     Raises:
-        TypeError, ValueError: if those are no numbers.
+        ValueError: if those are no numbers, text that looks like one among it.
     """
+    if type(probs) is list and all(type(part) is float for part in probs):
+        return probs.copy()
+    return plain.vector(plain.plain(probs))
+
+
+def _carried(probs: Any) -> Any:
+    """What was no distribution, or how it is shown, which is none either."""
     try:
-        return _floats(probs if type(probs) is list else probs.tolist())
-    except (AttributeError, TypeError):  # a tuple, or a row of arrays that hold one number each
-        return _floats(list(probs))
-
-
-def _floats(numbers: list) -> list[float]:
-    if not NUMBERS.issuperset(map(type, numbers)) and any(isinstance(number, (str, bytes, bytearray)) for number in numbers):
-        raise TypeError(f"text where a number is asked: {numbers!r:.100}")  # float would read it
-    return list(map(float, numbers))
+        return plain.plain(probs)
+    except plain.NotPlain:
+        return plain.shown(probs)
 
 
 def within(prefix: Sequence[int], k: int, vocabulary: int) -> list[tuple[int, ...]]:
@@ -109,8 +111,8 @@ class Row:
     def categorical(self, probs: Any) -> int:
         try:
             weights = as_floats(probs)
-        except (TypeError, ValueError):
-            return self._refuse(probs)
+        except ValueError:
+            return self._refuse(_carried(probs))
         if not weights or min(weights) < 0 or not abs(sum(weights) - 1) <= EXACT:
             weights = self._refuse(weights)
         return pick(weights, self.uniform())
@@ -139,8 +141,8 @@ class Scripted:
     def categorical(self, probs: Any) -> int:
         try:
             weights = as_floats(probs)
-        except (TypeError, ValueError):
-            self.log.append(probs)
+        except ValueError:
+            self.log.append(_carried(probs))
             raise Refused from None
         self.log.append(weights)
         if not weights or min(weights) < -1e-9 or not abs(sum(weights) - 1) <= EXACT:

@@ -8,8 +8,8 @@
     arrays and tensors                                           stay; those of a type that is not in DTYPES become lists
     functions, and objects that are none of this                 stay where they are, and can be asked
 
-What can be gone through and is none of these is NotPlain: a set, a generator, a map, bytes. So is what has too many parts. Nothing here
-imports numpy or torch: libraries that nobody has imported have no arrays.
+What can be gone through and is none of these is NotPlain: a set, a generator, a map, bytes. So is a coroutine, and what has too many
+parts. Nothing here imports numpy or torch: libraries that nobody has imported have no arrays.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import operator
 import re
 import reprlib
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -29,10 +29,6 @@ MOST_SHOWN = 200  # characters of a value in a message
 DTYPES = {
     "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8,
 }  # fmt: skip
-UNFINISHED = {  # what a function returns that has not done its work yet
-    "coroutine": "which `async def` makes: nobody awaits it here, so write `def`",
-    "generator": "which `yield` makes out of a function: collect the values and `return` them",
-}
 _TOO_MANY = f"more than {MOST_PARTS:,} values at once"
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
@@ -98,12 +94,20 @@ def shallow(value: Any) -> Any:
         if len(items) > MOST_PARTS:
             raise NotPlain(_TOO_MANY)
         return items
+    _refuse_what_waits(value)
     if not callable(value) and (kind.__module__ == "builtins" or hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")):
-        if kind.__name__ == "coroutine":
-            value.close()  # nothing of it has run: Python would warn that it was never awaited
-        meant = UNFINISHED.get(kind.__name__, "not numbers, lists of numbers, arrays or tensors")
-        raise NotPlain(f"an object of type {kind.__name__:.60}, {meant}")
+        raise NotPlain(f"an object of type {kind.__name__:.60}, not numbers, lists of numbers, arrays or tensors")
     return value
+
+
+def _refuse_what_waits(value: Any) -> None:
+    """What a call leaves of a function that has not run yet."""
+    if isinstance(value, Awaitable):
+        if isinstance(value, Coroutine):
+            value.close()  # or Python warns of it later, somewhere else
+        raise NotPlain("a coroutine, as every function that begins with `async def`: write `def`")
+    if isinstance(value, (Generator, AsyncGenerator)):
+        raise NotPlain("a generator, which `yield` and `(… for … in …)` make: write `return`, of several values a list")
 
 
 def _whole(value: Any) -> int:

@@ -11,10 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-if __package__:
-    from autograder.inside.plain import shown
-else:  # beside the student's code
-    from plain import shown
+from .plain import shown
 
 _places: dict[int, tuple[Any, list[Tensor]]] = {}
 

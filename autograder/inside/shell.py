@@ -10,10 +10,8 @@ import ast
 import contextlib
 import importlib
 import io
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,9 @@ from typing import Any
 RUNS = ("time", "timeit", "prun", "capture")
 WRITES = ("writefile", "file")
 SHOWS = ("html", "HTML", "svg", "SVG", "latex", "markdown", "javascript", "js")
+COURSE = ("autograder", "specdec")
+# What grading imports from where Python has it, whatever files a notebook has beside it.
+RESERVED = frozenset({*sys.stdlib_module_names, *COURSE, "numpy", "torch", "scipy", "matplotlib", "IPython"})
 # Of %timeit and %prun; what follows is the statement.
 OPTIONS = re.compile(r"(?:-[A-Za-z](?:\s*\d+)?(?:\s+|$)|--\S+(?:\s+|$))*")
 # Of a line without its indentation. No part can give way to its neighbour: a line may be two million characters long.
@@ -55,7 +56,6 @@ class Shell:
             self._run(_statement(name, line) if name == "timeit" else "")
             self._run("\n" + cell)
         elif name in WRITES:
-            _into_a_folder()
             *options, path = line.split()
             with open(path, "a" if "-a" in options else "w", encoding="utf-8") as file:
                 file.write(cell)
@@ -75,13 +75,6 @@ def display(*objects: Any, **_: Any) -> None:
 
 def _statement(name: str, line: str) -> str:
     return line[OPTIONS.match(line).end() :] if name != "time" else line.removeprefix("--no-raise-error")
-
-
-def _into_a_folder() -> None:
-    """Files are written into an empty folder of the submission's own, and imported from there as a notebook imports from its own."""
-    if "" not in sys.path:
-        os.chdir(tempfile.mkdtemp(prefix="notebook-"))
-        sys.path.insert(0, "")
 
 
 def parses(source: str) -> bool:
@@ -120,10 +113,25 @@ def not_run(source: str) -> list[str]:
         name = _magic(lines[0])
         if name not in (*RUNS, *WRITES, *SHOWS):
             return [f"grading does not run a cell of %%{name}"]
+        module = written(source)
+        if module in RESERVED:
+            return [f"in grading `import {module}` is Python's or the course's own, not your {module}.py: give the file another name"]
         lines = lines[1:] if name in RUNS else []
     if any(COMMAND.match(line.lstrip()) for line in lines):
         return ["grading runs no command of the system, such as !pip install: what the course needs is there, and nothing else"]
     return []
+
+
+def written(source: str) -> str:
+    """The name of the module beside the notebook that a cell writes with %%writefile; "" if it writes none."""
+    first = source.strip().partition("\n")[0]
+    path = first.split()[-1:] if first.startswith("%%") and _magic(first) in WRITES else []
+    return next((match[1] for match in map(re.compile(r"(?:\./)?(\w+)\.py").fullmatch, path) if match), "")
+
+
+def not_there(module: str) -> str:
+    """The sentence about a file beside the notebook."""
+    return f"of your files grading has the notebook alone: {module}.py is there if a cell writes it, under %%writefile {module}.py"
 
 
 def _magic(line: str) -> str:

@@ -1,45 +1,40 @@
 """A warm Python that forks a child for each submission: torch, if asked for, is imported once, and every child begins from the same
 clean memory.
 
-    python -I zygote.py CONTROL SITE JSON
+    python -I start.py zygote SITE CONTROL JSON
 
 CONTROL is the number of a socket to the judge, with a line of JSON for each message: it sends {"open": n, "given": [modules]} with the
 child's own socket,
 {"kill": n} or {"usage": n}, and gets {"opened": n}, {"usage": n, "cpu": s, "queued": {thread: s}} (`usage`), or {"ended": n, "status": s}
-when a child is gone (its exit status). SITE is where libraries lie, JSON the limits (`sandbox.Limits`). Only this code has run in this
-process; a student's never does.
+when a child is gone (its exit status). JSON are the limits (`sandbox.Limits`). Only this code has run in this process; a student's never
+does.
 
 A child gets process, mount and IPC namespaces of its own: it is process 1 of its namespace, so that everything it ever started dies
-with it; its /tmp is empty and small, its /proc is empty. Then it gives up every privilege, and a filter refuses the system calls by
-which it could get another namespace, another process's memory or memory that no limit counts.
+with it; its /tmp, where it begins, is empty and small, its /proc is empty. Then it gives up every privilege, and a filter refuses the
+system calls by which it could get another namespace, another process's memory or memory that no limit counts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import importlib.util
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
-import sys
-import types
+import tempfile
 from typing import NoReturn
 
-sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
-sys.path.append(sys.argv[2])
-
-import responder  # noqa: E402  (what lies beside this file)
-import seclusion  # noqa: E402
-import usage  # noqa: E402
+from . import modules, responder, seclusion, usage
 
 
 class Zygote:
     def __init__(self, control: socket.socket, limits: dict):
         self.control, self.limits = control, limits
         self.children: dict[int, tuple[int, int]] = {}  # {pid to wait for: (the judge's number, pid to kill)}
+        self.folders: dict[int, str] = {}  # {pid to wait for: where it begins}, without namespaces
         if limits["namespaces"]:
             seclusion.prepare()
         self.size = address_space()
@@ -85,17 +80,27 @@ class Zygote:
 
     def _open(self, number: int, given: list[str], end: int) -> None:
         reading, writing = os.pipe()
+        folder = "/tmp" if self.limits["namespaces"] else self._folder()
         pid = os.fork()
         if pid == 0:
-            self._run(given, end, writing)
+            self._run(given, end, writing, folder)
         os.close(end)
         os.close(writing)
         with open(reading) as file:
             inner = file.read()
         self.children[pid] = number, int(inner or pid)
+        if not self.limits["namespaces"]:
+            self.folders[pid] = folder
         self._tell({"opened": number})
 
-    def _run(self, given: list[str], end: int, writing: int) -> NoReturn:
+    def _folder(self) -> str:
+        """An empty folder of the child's own."""
+        folder = tempfile.mkdtemp(prefix="notebook-")
+        if self.limits["uid"]:
+            os.chown(folder, self.limits["uid"], self.limits["uid"])
+        return folder
+
+    def _run(self, given: list[str], end: int, writing: int, folder: str) -> NoReturn:
         """In a child of the zygote's: becomes the submission's process or, with namespaces, its parent, which only waits for it."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -111,7 +116,7 @@ class Zygote:
                     status = os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) % 256  # 247 for -9
                     return
             os.close(writing)
-            self._become_child(given, end)
+            self._become_child(given, end, folder)
             status = 0
         finally:
             os._exit(status)
@@ -124,19 +129,21 @@ class Zygote:
             if pid in self.children:
                 if not self.limits["namespaces"]:
                     kill(pid, False)  # what is left of its process group
+                    shutil.rmtree(self.folders.pop(pid), ignore_errors=True)
                 self._tell({"ended": self.children.pop(pid)[0], "status": os.waitstatus_to_exitcode(status)})
 
     def _tell(self, message: dict) -> None:
         self.control.sendall(json.dumps(message).encode() + b"\n")
 
-    def _become_child(self, given: list[str], end: int) -> None:
+    def _become_child(self, given: list[str], end: int, folder: str) -> None:
         os.setsid()
         limits = self.limits
-        give({name: limits["given"][name] for name in given})
+        modules.give({name: limits["given"][name] for name in given})
         if limits["namespaces"]:
             seclusion.seclude(limits)
         else:
             seclusion.become(limits["uid"])
+        os.chdir(folder)
         nothing = os.open("/dev/null", os.O_RDWR)
         for fd in range(3):
             os.dup2(nothing, fd)
@@ -169,36 +176,9 @@ def warm() -> None:
     torch.ones(8, 8, dtype=torch.float64) @ torch.ones(8, 8, dtype=torch.float64)
 
 
-class Hidden:
-    """Finds nothing of the course, wherever it lies, and says so. given: what the exercise may have of it."""
-
-    def __init__(self, given: list[str]):
-        self.given = given
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name.partition(".")[0] in ("autograder", "specdec"):
-            there = ", ".join(["check", *self.given])
-            raise ModuleNotFoundError(f"{name} is not there when your work is graded; of the course this exercise has {there}", name=name)
-
-
-def give(modules: dict[str, str]) -> None:
-    """What the exercise declares of the course, and a `check` that leaves it to the judge. In the child: another's has no trace of it."""
-    parents = {".".join(name.split(".")[:n]) for name in modules for n in range(1, name.count(".") + 1)}
-    for name in {"autograder", "autograder.checks"} | parents:
-        sys.modules[name] = package = types.ModuleType(name)
-        package.__path__ = []
-    sys.modules["autograder.checks"].check = lambda *_args, **_kwargs: None
-    for name, path in modules.items():
-        spec = importlib.util.spec_from_file_location(name, path)
-        sys.modules[name] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module)
-    sys.meta_path.insert(0, Hidden(list(modules)))
-
-
-if __name__ == "__main__":
-    settings = json.loads(sys.argv[3])
+def main(control: str, limits: str) -> None:
+    settings = json.loads(limits)
     if settings["torch"]:
         warm()
     gc.freeze()  # a child's collector does not walk over what it was born with, so that those pages stay shared
-    Zygote(socket.socket(fileno=int(sys.argv[1])), settings).serve()
+    Zygote(socket.socket(fileno=int(control)), settings).serve()

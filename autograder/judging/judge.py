@@ -10,6 +10,7 @@ import ast
 import gc
 import hashlib
 import hmac
+import re
 import time
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -21,11 +22,11 @@ from nbformat import NotebookNode
 
 from autograder import course
 from autograder.checks import core
-from autograder.inside.shell import not_run
+from autograder.inside.shell import COURSE, not_run, not_there
 from autograder.intake.reading import Unreadable, parse, read_bytes
 from autograder.intake.rebuilding import rebuild, title
 from autograder.intake.submission import Submission
-from autograder.judging.sandbox import COURSE, GIVEN, PACKAGE, Limits, Sandbox
+from autograder.judging.sandbox import GIVEN, PACKAGE, Limits, Sandbox
 from autograder.judging.session import Lost, RemoteFunction, Session
 from autograder.marks import CheckMark, Mark
 
@@ -100,7 +101,7 @@ class Exercise:
     def __init__(self, assignment: str, release: NotebookNode, secret: str = ""):
         self.assignment, self.release, self._secret = assignment, release, secret
         self.tasks = tuple(_task(cell) for cell in release.cells if cell.metadata.get("nbgrader", {}).get("grade"))
-        unknown = {task.check for task in self.tasks} - set(core.names(assignment[:2]))
+        unknown = {task.check for task in self.tasks} - _registered(assignment)
         if unknown:
             raise ValueError(f"{assignment} asks for checks that there are not: {', '.join(sorted(unknown))}")
         self.given = _given(release)
@@ -147,8 +148,7 @@ class Exercise:
     def _version(self) -> str:
         """Changes with everything that can change a mark: the chapter's checks, what they import, the judge, the notebook, the secret."""
         found = hashlib.sha256(course.text(self.release).encode() + self._keyed("version"))
-        chapter = next(Path(core.__file__).parent.glob(f"{self.assignment[:2]}_*.py")).stem
-        for name in sorted(_imported(f"autograder.checks.{chapter}") | _imported(__name__) | set(self.given)):
+        for name in sorted(_imported(f"autograder.checks.{_checks(self.assignment).stem}") | _imported(__name__) | set(self.given)):
             found.update(_file(name).read_bytes())
         for path in sorted((PACKAGE / "inside").glob("*.py")):
             found.update(path.read_bytes())
@@ -165,6 +165,18 @@ def _task(cell: NotebookNode) -> Task:
             functions = tuple(ast.unparse(function) for function in given[1:])
             return Task(cell.metadata.nbgrader.grade_id, float(cell.metadata.nbgrader.points), name, functions)
     raise ValueError(f'the graded cell {cell.metadata.nbgrader.grade_id} does not begin with check("NN.name", function, …)')
+
+
+def _checks(assignment: str) -> Path:
+    """The module with an assignment's checks."""
+    return next(Path(core.__file__).parent.glob(f"{assignment[:2]}_*.py"))
+
+
+@cache
+def _registered(assignment: str) -> frozenset[str]:
+    """The names of an assignment's checks, read and not imported: that is the judges', and brings torch for some."""
+    calls = (node for node in ast.walk(ast.parse(_checks(assignment).read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    return frozenset(ast.literal_eval(call.args[0]) for call in calls if isinstance(call.func, ast.Name) and call.func.id == "register")
 
 
 def _given(release: NotebookNode) -> tuple[str, ...]:
@@ -312,8 +324,7 @@ class _Work:
                     with session.time_limit(CELL_SECONDS):
                         session.request("cell", name=cell.name, source=cell.source)
                 except core.Elsewhere as error:
-                    unwritten = f"{error.stub} is not written yet"  # as a check says it
-                    _note(self.said, unwritten if error.stub else f"{cell.title} raised {error.kind}: {str(error)[:200]}")
+                    _note(self.said, _raised(cell, error))
                 except (core.OutOfTime, Lost) as error:
                     _note(self.left_out, f"{cell.title} was left out: {error}")
                     self._cells.remove(cell)
@@ -334,6 +345,14 @@ class _Work:
             self._spent = self._used()
             self._session.close()
             self._session = None
+
+
+def _raised(cell: Code, error: core.Elsewhere) -> str:
+    if error.stub:
+        return f"{error.stub} is not written yet"  # as a check says it
+    told = f"{cell.title} raised {error.kind}: {str(error)[:200]}"
+    missing = re.fullmatch(r"No module named '(\w+)'", str(error))
+    return f"{told} ({not_there(missing[1])})" if missing else told
 
 
 def _note(notes: dict[str, None], note: str) -> None:

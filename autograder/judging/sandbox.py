@@ -21,12 +21,12 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
+from autograder.inside.shell import COURSE  # which may be installed among the libraries
 from autograder.judging.clock import Usage
 
 PACKAGE = Path(__file__).parents[1]
 INSIDE = PACKAGE / "inside"
 SITE = "/site"
-COURSE = ("autograder", "specdec")  # which may be installed among the libraries
 # All that may ever be had of the course in a sandbox. A submission gets of it what its exercise's own cells import, and nothing else of
 # `autograder` and `specdec`: neither as a module nor as a file. A name that a module here imports must stand here before it.
 GIVEN = {"autograder.checks.tiny": PACKAGE / "checks" / "tiny.py"}
@@ -62,7 +62,7 @@ def unavailable() -> str:
         return f"bubblewrap needs Linux, and this is {sys.platform}"
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (on Debian or Ubuntu: sudo apt install bubblewrap)"
-    trial = [os.path.realpath(sys.executable), "-I", "/inside/trial.py", SITE, json.dumps(_settings(Limits(), False, False))]
+    trial = [os.path.realpath(sys.executable), "-I", "/inside/start.py", "trial", SITE, json.dumps(_settings(Limits(), False, False))]
     tried = subprocess.run([*_bwrap(), *trial], capture_output=True, text=True)
     if tried.returncode:
         return f"bubblewrap does not run here: {(tried.stderr.strip().splitlines() or [tried.returncode])[-1]}"
@@ -133,7 +133,7 @@ class Sandbox:
         with theirs:
             python = os.path.realpath(sys.executable)
             place, site = (str(INSIDE), sysconfig.get_path("purelib")) if unsafe else ("/inside", SITE)
-            command = [python, "-I", f"{place}/zygote.py", str(theirs.fileno()), site, settings]
+            command = [python, "-I", f"{place}/start.py", "zygote", site, str(theirs.fileno()), settings]
             self._process = subprocess.Popen(
                 command if unsafe else [*_bwrap(), *command], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,

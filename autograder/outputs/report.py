@@ -44,7 +44,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Report:
-    """One assignment. `statuses` leaves out "graded"."""
+    """One assignment. `statuses` leaves out "graded"; all the rest leaves out those of whom nothing is known, since the grader failed."""
 
     assignment: str
     students: int
@@ -90,15 +90,16 @@ def kind(message: str) -> str:
 
 
 def _report(assignment: str, marks: list[Mark], pictures: bool) -> Report:
-    scores = [mark.score for mark in marks if mark.judged] or [0.0]
-    worth = max(mark.max_score for mark in marks)
+    statuses = Counter(mark.status for mark in marks if mark.status != "graded")
+    marks = [mark for mark in marks if mark.judged]
+    scores = [mark.score for mark in marks]
+    worth = max((mark.max_score for mark in marks), default=0.0)
     names = list(dict.fromkeys(check.name for mark in marks for check in mark.checks))
     tasks = [_task(name, marks) for name in names]
     return Report(
-        assignment, len(marks), worth, fmean(scores), median(scores),
-        dict(sorted(Counter(mark.status for mark in marks if mark.status != "graded").items())),
+        assignment, len(marks), worth, fmean(scores or [0.0]), median(scores or [0.0]), dict(sorted(statuses.items())),
         tasks, [mistake for name in names for mistake in _mistakes(name, marks)],
-        _drawn(scores, worth, tasks) if pictures else None,
+        _drawn(scores, worth, tasks) if pictures and scores else None,
     )  # fmt: skip
 
 

@@ -1,5 +1,9 @@
 """As formula, but it asks much only where models are lent, remembers all rows, and asks little where each question is counted.
 
+02.equivalence gives it its points, and rightly: that check says of the texts alone that they have the target's law, and these have it. How
+a step comes to its tokens, and what it asks for them, is 02.spec_step's and 02.exact_law's to see. Neither does the number of draws
+tell it from right work: a step may spend one number on all that it decides.
+
 Cheats: 02.spec_step, 02.exact_law
 """
 

@@ -11,8 +11,8 @@ for thing in gc.get_objects():
         thing._do_steps = lambda **k: {"found": [[0, 0]] * len(k["prefixes"]), "odd": []}
         thing._do_branches = lambda **k: [[k["script"], [0], [], [[], []], False]]
         thing._do_probe = lambda **k: False
-for name in ("lent", "probes", "wire", "responder"):
-    module = sys.modules.get(name)
+for name in ("lent", "plain", "wire", "responder"):
+    module = sys.modules[f"<inside>.{name}"]
     for attribute in ("pick", "half", "EXACT"):
         if hasattr(module, attribute):
             setattr(module, attribute, lambda *a: 0)
