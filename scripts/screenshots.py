@@ -36,12 +36,17 @@ SETTLE = """() => {
 
 # Runs in the page once it has settled.
 INSPECT = """() => {
-    // Text that reaches past the window, where no box around it scrolls: the theme hides it.
-    const scrolls = e => /auto|scroll/.test(getComputedStyle(e).overflowX) && getComputedStyle(e).display !== 'inline';
-    const inBox = (e, article) => { for (; e !== article; e = e.parentElement) if (scrolls(e)) return true; return false; };
+    // What reaches past the window or a box that hides it, where nothing scrolls: a reader never sees it.
+    const edge = document.documentElement.clientWidth, right = e => e.getBoundingClientRect().right, boxes = new Map();
+    const box = e => {  // the nearest one around e that hides or scrolls
+        const up = e.parentElement;
+        if (!boxes.has(up)) boxes.set(up, up.matches('.bd-article') ? null : getComputedStyle(up).overflowX === 'visible' ? box(up) : up);
+        return boxes.get(up);
+    };
+    const limit = e => !box(e) ? edge : /auto|scroll/.test(getComputedStyle(box(e)).overflowX) ? Infinity : right(box(e));
     const cut = () => [...document.querySelectorAll('.bd-article *')].filter(e =>
-        e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && e.getClientRects().length
-        && !e.closest('mjx-assistive-mml, .visually-hidden, .headerlink') && !inBox(e, e.closest('.bd-article'))
+        e.getClientRects().length && right(e) > limit(e) + 1
+        && !e.closest('mjx-assistive-mml, .visually-hidden, .headerlink, svg *, mjx-math *')
     ).slice(0, 3).map(e => e.tagName + ' ' + e.textContent.trim().slice(0, 60));
     return {
         theme: document.documentElement.dataset.theme,

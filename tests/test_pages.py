@@ -45,7 +45,8 @@ def test_a_broken_page_is_reported(browser, tmp_path):
     (tmp_path / "index.html").write_text(
         "<!doctype html><link rel=icon href=data:,><body><img src=missing.png><div style='width:3000px'>wide</div>"
         "<div class=bd-article style='overflow:hidden'><p style='overflow:auto'><b style='display:block;width:2000px'>scrolls</b></p>"
-        "<p><b style='display:block;width:2000px'>past the edge</b></p></div>"
+        "<p><b style='display:block;width:2000px'>past the edge</b></p>"
+        "<div style='width:99px;overflow:hidden'><i style='display:block;width:200px'>hidden</i></div></div>"
         "<script>console.error('broken on purpose')</script><script>undefinedFunction()</script>"
         "<img src='http://127.0.0.1:9/elsewhere.png'><span class=math>\\(x\\)</span>"
     )
@@ -59,6 +60,7 @@ def test_a_broken_page_is_reported(browser, tmp_path):
         "badImages: ",
         "unrendered: ",
         "cut: B past the edge",
+        "cut: I hidden",
         "pixels wider than the window",
     ):
         assert expected in said
