@@ -47,6 +47,7 @@ REPLACED = {
     ),
     "make test": Instead("it would run this test too", "make -n test", r"pytest"),
     "make zoo": Instead("it takes long, and tests/test_zoo.py judges its fast part", "make -n zoo", r"python -m autograder zoo --whole"),
+    "jupyter lab": Instead("it opens a server", "jupyter labextension list 2>&1", r"@jupyter/nbgrader \S+ \S*enabled"),
     "make lab": Instead("it opens a server", "make -n lab && .venv/bin/jupyter lab --version", r"bin/jupyter lab .*chapters\b[^\n]*\n\d"),
     "sudo install -d -m 777 /usr/local/share/nbgrader/exchange": Instead(
         "it writes outside the test's folder; the path must be the one where nbgrader looks",
