@@ -9,6 +9,7 @@ import pytest
 
 from autograder import checks
 from autograder.checks.speedup_mistakes import SEARCHES, SPEEDUP, TOKENS, gain, tokens
+from autograder.inside.plain import NotPlain
 
 chapter_04 = importlib.import_module("autograder.checks.04_speedup")
 SEEDS = range(20)
@@ -117,6 +118,18 @@ def test_an_alpha_near_1_is_not_1(limit):
     for result in (checks.run("04.expected_tokens", tau), checks.run("04.speedup", lambda a, k, c: tau(a, k) / (c * k + 1))):
         assert (result.passed, result.credit) == (False, chapter_04.HALF)
         assert "is treated as 1" in result.message
+
+
+def test_a_limit_without_plain_data_has_no_half_credit():
+    """In the notebook such an answer is no number, and in grading it does not come through: 0 on both sides."""
+    def carried(alpha, k):
+        if alpha == 1:
+            raise NotPlain("a function, which is no plain data")
+        return tokens(alpha, k)
+
+    for student in (carried, lambda alpha, k: tokens(alpha, k) if alpha != 1 else lambda: k + 1):
+        result = checks.run("04.expected_tokens", student)
+        assert (result.passed, result.credit) == (False, 0), result
 
 
 # -- right ones --------------------------------------------------------------------------------------------------------
